@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from benchmarks import workload
-from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.commitlog.crc import body_crcs
+from schemas.rocketmq_store import record_layout
+from schemas.rocketmq_store.commitlog_walk import body_crcs
 
 BROKER = "broker-a"
 TOPICS = ("OrderEvents", "DeviceTelemetry")
@@ -143,7 +143,7 @@ class _Bodies:
         starts[large], lengths[large] = self._large_starts[kind], self._large_lengths[kind]
         flags = np.zeros(count, np.int64)
         flags[large] = self._large_flags[kind]
-        bodies = gather.binary_array(*gather.spans(self._pool, starts, lengths))
+        bodies = record_layout.binary_array(*record_layout.spans(self._pool, starts, lengths))
         return bodies, flags, body_crcs(self._pool, starts, lengths)
 
 

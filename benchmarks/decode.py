@@ -19,11 +19,11 @@ import numpy as np
 
 from benchmarks.java_process import JavaProcess
 from benchmarks.report import parser, write
-from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.commitlog.commitlog_walk import Records, scan
-from schemas.rocketmq_store.commitlog.message_decoder import SCHEMA, decode
-from schemas.rocketmq_store.commitlog.record_layout import PHYSICAL_OFFSET
-from schemas.rocketmq_store.commitlog.segments import Segment, segments
+from schemas.rocketmq_store import record_layout
+from schemas.rocketmq_store.commitlog_walk import Records, scan
+from schemas.rocketmq_store.message_decoder import SCHEMA, decode
+from schemas.rocketmq_store.record_layout import PHYSICAL_OFFSET
+from schemas.rocketmq_store.segments import Segment, segments
 from schemas.storage import Storage
 from tests.captures import capture
 
@@ -35,7 +35,7 @@ def write_log(file: Path, gigabytes: float) -> Segment:
     """Repeats the records of the dev capture until there are so many bytes."""
     chunks = [piece for segment in segments(Storage.at(str(capture("dev") / "store"))) for piece in scan(segment)]
     records = [chunk for chunk in chunks if isinstance(chunk, Records)]
-    spans = [gather.spans(chunk.log, chunk.at("start"), chunk.at("size")) for chunk in records]
+    spans = [record_layout.spans(chunk.log, chunk.at("start"), chunk.at("size")) for chunk in records]
     block = np.concatenate([data for _, data in spans])
     sizes = np.concatenate([np.diff(offsets) for offsets, _ in spans])
     starts = np.cumsum(sizes) - sizes

@@ -14,19 +14,18 @@ from time import perf_counter
 import pyarrow as pa
 
 from benchmarks.broker_store import BROKER
-from jobs.night.inputs.snapshot import StoreSnapshot
-from jobs.night.log.log_plan import plan_log
-from jobs.night.tasks.log_task import LogRange
+from jobs.night.inputs import StoreSnapshot
+from jobs.night.log import plan_log
+from jobs.night.tasks import LogRange
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delta.data_files import DataFileWriter
-from schemas.delta.table import Table
+from schemas.delta.table import DataFileWriter, Table
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import CommitlogRows
 from schemas.messages.topic_batches import MESSAGES_AT_ONCE
-from schemas.rocketmq_store.commitlog.commitlog_walk import Records, Walk
+from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.storage import Storage
 
 

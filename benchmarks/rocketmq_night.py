@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.broker_store import BROKER, FIRST_STORE_TIMESTAMP, MESSAGES_AT_ONCE, SEGMENT, write_store
 from benchmarks.java_process import JavaProcess
-from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_pairs import pairs_of
+from schemas.deliveries import DELIVERY_BLOCKS, pairs_of
 from schemas.delta.warehouse import Warehouse
 
 EVALUATIONS = 1e7

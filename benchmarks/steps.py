@@ -42,11 +42,10 @@ def night_steps() -> Steps:
     """Watches the steps of a night in this process. Tasks must run one after another in it."""
     from filtering.delivery.topic_filters import TopicFilters
     from jobs.cli import night_job, options, session
-    from jobs.night import night, night_tasks, run
-    from jobs.night.commit.changes import Changes
-    from jobs.night.past.state import BrokerState
-    from jobs.night.tasks import writer
-    from schemas.delta.data_files import DataFileWriter
+    from jobs.night import night, run, tasks
+    from jobs.night.commit import Changes
+    from jobs.night.past import BrokerState
+    from schemas.delta.table import DataFileWriter
     from schemas.messages.commitlog_rows import CommitlogRows
 
     steps = Steps()
@@ -62,7 +61,7 @@ def night_steps() -> Steps:
         (night, "read_ranges", "tasks"),
         (CommitlogRows, "rows", "tasks: decode"),
         (TopicFilters, "run", "tasks: filter"),
-        (writer, "block_matches", "tasks: blocks"),
+        (tasks, "block_matches", "tasks: blocks"),
         (night, "progress_rows", "progress"),
         (run, "compact", "compact"),
         (Changes, "commit", "commit"),
@@ -70,6 +69,6 @@ def night_steps() -> Steps:
         (night_job, "print_summary", "summary"),
     ):
         steps.watch(owner, name, step)
-    steps.watch(night_tasks, "read_range", "tasks: find records, sort")
+    steps.watch(night, "read_range", "tasks: find records, sort")
     steps.watch(DataFileWriter, "write", lambda writer, _: f"write {writer._table.name}")
     return steps

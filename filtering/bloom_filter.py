@@ -13,7 +13,7 @@ from numbers import Integral
 
 import mmh3
 
-from filtering.java.numbers import INT_MAX
+from filtering.java import INT_MAX
 from filtering.type_checks import check_type
 
 

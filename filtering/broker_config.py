@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 
 from filtering.bloom_filter import BloomFilter
 from filtering.counted import shortened
-from filtering.java.numbers import parse_int, parse_long
-from filtering.java.properties import parse_properties
-from filtering.java.strings import trim
+from filtering.java import parse_int, parse_long, parse_properties, trim
 from filtering.rocketmq_version import RocketMQVersion
 from filtering.tags_code import parse_delay_levels
 from filtering.time_spans import DAY

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
-from filtering.java.strings import trim
+from filtering.java import trim
 from filtering.tags_code import java_hash
 from filtering.type_checks import check_type
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 from jobs.cli.text import count, print_by_line, print_table_of_brokers, short
-from schemas.printable import printable
+from schemas.errors import printable
 
 if TYPE_CHECKING:
-    from schemas.answers.advice import TopicAdvice
-    from schemas.answers.facts import BrokerFacts
+    from answers.advise import TopicAdvice
+    from answers.facts import BrokerFacts
 
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --json")
 NOT_SEEN = "POP and gRPC consumers and tiered storage use no bit map and are not in the tables"
@@ -28,11 +28,10 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
+    from answers.advise import advice
+    from answers.lint import findings, findings_of_brokers
     from jobs.cli.findings import json_object, print_findings
     from jobs.cli.json_lines import print_json_of_brokers
-    from schemas.answers.advice import advice
-    from schemas.answers.findings import findings
-    from schemas.answers.findings_of_brokers import findings_of_brokers
 
     brokers = options.brokers_of(chosen)
     topics = [(facts, advice(facts)) for facts in brokers]

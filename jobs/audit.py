@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from jobs.cli import application, options
-from jobs.cli.application import Parser, input_file
-from jobs.cli.exit_code import CheckFailed
+from jobs.cli.application import CheckFailed, Parser, input_file
 
 # A driver on a cluster runs this file alone; conf/ is beside the package.
 AUDITS = Path(application.__file__).parents[2] / "conf" / "audits.yaml"
@@ -51,10 +50,10 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
+    from answers.audits.audit import Severity, parse_audits
+    from answers.audits.auditor import run_audits, store
+    from answers.audits.scope import scope_of
     from jobs.cli import audit_formats as formats
-    from schemas.audits.audit import Severity, parse_audits
-    from schemas.audits.auditor import run_audits, store
-    from schemas.audits.scope import scope_of
     from schemas.ledger_check import open_runs
 
     listed = parse_audits(chosen.audits.read_text("utf-8", "replace"), str(chosen.audits))

@@ -9,7 +9,7 @@ from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name
 
 if TYPE_CHECKING:
-    from schemas.answers.explanation.why import Why
+    from answers.explain import Why
 
 EXAMPLES = (
     "--group cg_paid --message ord-47 --warehouse /data/mqsieve",
@@ -41,9 +41,9 @@ def main(arguments: list[str]) -> None:
     place = (chosen.topic, chosen.queue, chosen.offset)
     if (chosen.message is None) == (None in place) or (chosen.message is not None and place != (None, None, None)):
         given.error("choose a message: give either --message, or --topic, --queue and --offset")
+    from answers.explain import only_broker_with, why_at, why_on_brokers
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
     from jobs.cli.json_lines import print_json
-    from schemas.answers.explanation.why import only_broker_with, why_at, why_on_brokers
 
     group = chosen.group
     facts = options.brokers_of(chosen)
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> None:
 
 def _json_objects(found: Why, brokers: int) -> Iterator[dict[str, Any]]:
     """An object for each message found on a broker and group. It names the broker if there are several."""
-    from schemas.answers.explanation.as_json import explanation_json, message_json
+    from answers.explain import explanation_json, message_json
 
     name = {"broker_name": found.facts.name} if brokers > 1 else {}
     copies = {

@@ -47,10 +47,10 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
+    from answers.export import Selection, batches_of, check_groups, check_topics, schema_of
+    from answers.facts import check_broker
     from jobs.cli.batch_writers import write_batches
     from jobs.cli.json_lines import output_file, place_of
-    from schemas.answers.brokers import check_broker
-    from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
     from schemas.ledger_check import open_runs
     from schemas.run_ledger import by_broker
 

@@ -11,12 +11,11 @@ from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 from jobs.cli.text import time
-from schemas.errors import UsageError
-from schemas.printable import printable
+from schemas.errors import UsageError, printable
 
 if TYPE_CHECKING:
+    from answers.inconsistency import Disagreements
     from filtering.subscriptions.inconsistency import GroupClients, SeemingDisagreement
-    from schemas.answers.inconsistency import Disagreements
 
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --output lost.jsonl")
 
@@ -40,10 +39,10 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
-    from filtering.subscriptions.event_lines import event_line
+    from answers.inconsistency import disagreements, knows_clients, lost_rows
+    from filtering.subscriptions.events import event_line
     from jobs.cli.batch_writers import write_batches
     from jobs.cli.json_lines import output_file, print_json
-    from schemas.answers.inconsistency import disagreements, knows_clients, lost_rows
 
     subscriptions = options.subscriptions_of(chosen.subscriptions)
     facts = options.facts_of(chosen)
@@ -75,7 +74,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _print(found: Disagreements) -> None:
-    from schemas.answers.inconsistency import describe
+    from answers.inconsistency import describe
 
     before = None
     for state in found.states:

@@ -11,13 +11,11 @@ from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name, input_file
 from jobs.cli.text import age, count, print_table_of_brokers, short, time
-from schemas.errors import UsageError
-from schemas.printable import printable
+from schemas.errors import UsageError, printable
 
 if TYPE_CHECKING:
-    from schemas.answers.facts import BrokerFacts
-    from schemas.answers.lag.lag import Lag
-    from schemas.answers.lag.standings import CommittedOffsets
+    from answers.facts import BrokerFacts
+    from answers.lag import CommittedOffsets, Lag
 
 EXAMPLES = (
     "--warehouse /data/mqsieve",
@@ -59,10 +57,8 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
+    from answers.lag import CommittedOffsets, count_subscriptions, lag_of_brokers, why_without_rows
     from jobs.cli.json_lines import print_data, print_json
-    from schemas.answers.lag.lag import lag_of_brokers
-    from schemas.answers.lag.no_lag import why_without_rows
-    from schemas.answers.lag.standings import CommittedOffsets, count_subscriptions
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
 
     newer = None
@@ -141,7 +137,7 @@ def _print_queues(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
 
 def _print_beyond_end(answers: Sequence[tuple[BrokerFacts, list[Lag]]], several: bool) -> None:
     """A line for each group and topic with committed offsets beyond the end of a queue."""
-    from schemas.answers.lag.standings import beyond_end
+    from answers.lag import beyond_end
 
     for facts, rows in answers:
         for group in beyond_end(rows):

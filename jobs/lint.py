@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 from filtering.counted import counted
 from jobs.cli import application, options
-from jobs.cli.application import Parser, input_file
-from jobs.cli.exit_code import CheckFailed
-from schemas.errors import UsageError
-from schemas.printable import printable
+from jobs.cli.application import CheckFailed, Parser, input_file
+from schemas.errors import UsageError, printable
 
 if TYPE_CHECKING:
-    from schemas.answers.findings_of_brokers import FindingsOfBrokers
+    from answers.lint import FindingsOfBrokers
 
 EXAMPLES = (
     "--subscriptions subscriptions.yaml",
@@ -72,16 +70,16 @@ def main(arguments: list[str]) -> None:
 
 def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
     """The findings on each broker; without a warehouse, those of a file under an empty name."""
+    from answers.lint import FindingsOfBrokers, findings_of_brokers
     from filtering.findings import Finding, refused_findings, static_findings, worst_first
     from filtering.rocketmq_version import version_of
-    from filtering.subscriptions.in_force import in_force_after
-    from schemas.answers.findings_of_brokers import FindingsOfBrokers, findings_of_brokers
+    from filtering.subscriptions.history import in_force_after
 
     version = version_of(chosen.rocketmq_version)
     file = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)
     if file is None:
-        from schemas.answers.facts import NO_SUBSCRIPTIONS
-        from schemas.answers.findings import findings
+        from answers.facts import NO_SUBSCRIPTIONS
+        from answers.lint import findings
 
         brokers = options.brokers_of(chosen)
         if not any(facts.in_force for facts in brokers):
@@ -93,7 +91,7 @@ def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
         raise UsageError(f"--subscriptions: no entry of {', '.join(map(str, chosen.subscriptions))} is a subscription")
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig
-        from jobs.night.inputs.broker import read_broker_config
+        from jobs.night.inputs import read_broker_config
 
         if chosen.broker_config is None:
             static = static_findings(in_force_after(events, BrokerConfig(rocketmq_version=str(version))))
@@ -105,7 +103,7 @@ def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
             rows = in_force_after(events, config)
             static = [*static_findings(rows), *refused_findings(rows, config, read.misread)]
         return FindingsOfBrokers({"": worst_first([*rejected, *static])})
-    from schemas.answers.findings import findings_of_rows
+    from answers.lint import findings_of_rows
 
     return findings_of_brokers(
         options.brokers_of(chosen),

@@ -7,8 +7,7 @@ from contextlib import nullcontext
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from schemas.errors import UsageError
-from schemas.printable import printable
+from schemas.errors import UsageError, printable
 
 EXAMPLES = (
     "--warehouse /data/mqsieve",
@@ -47,8 +46,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError("--rebuild takes no --keep-days or --keep-bodies: run maintain twice")
     from jobs.night.run import Run
     from jobs.upkeep.maintenance import maintain, rebuild_damaged
-    from schemas.ledger_check import read_runs
-    from schemas.warehouse_folder import no_nights
+    from schemas.ledger_check import no_nights, read_runs
 
     warehouse = options.warehouse_of(chosen.warehouse)
     if not read_runs(warehouse):

@@ -11,7 +11,7 @@ from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name
 
 if TYPE_CHECKING:
-    from schemas.answers.pulls import PullTotals
+    from answers.pulls import PullTotals
 
 BATCH = 32
 """pullBatchSize of RocketMQ's client."""
@@ -43,9 +43,9 @@ def _batch(text: str) -> int:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
+    from answers.pulls import pulls_of
+    from answers.what_if import only_topic
     from jobs.cli.json_lines import print_json
-    from schemas.answers.pulls import pulls_of
-    from schemas.answers.what_if.tried_subscriptions import only_topic
 
     facts = options.facts_of(chosen)
     broker = options.broker_config_of(chosen, facts)

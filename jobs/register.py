@@ -3,7 +3,7 @@
 from jobs.cli import application
 from jobs.cli.application import Parser
 from jobs.cli.night_options import night_parser, run_steps
-from jobs.night.inputs.steps import Step
+from jobs.night.steps import Step
 
 STEPS = frozenset({Step.REGISTER})
 EXAMPLES = (

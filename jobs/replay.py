@@ -9,7 +9,7 @@ from __future__ import annotations
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from schemas.printable import printable
+from schemas.errors import printable
 
 EXAMPLES = (
     "--warehouse /data/mqsieve --into /tmp/replay",
@@ -34,7 +34,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.night.replay import check_target, replay
-    from schemas.warehouse_folder import check_folder
+    from schemas.ledger_check import check_folder
 
     period = options.period_of(chosen)
     subscriptions = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)

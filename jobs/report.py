@@ -8,7 +8,7 @@ from pathlib import Path
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from schemas.printable import printable
+from schemas.errors import printable
 
 EXAMPLES = (
     "--warehouse /data/mqsieve --output night.html",
@@ -34,9 +34,9 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
+    from answers.report import NoReport, reports_of_brokers
     from jobs.cli.json_lines import output_file, place_of
     from jobs.report_page.page import render_page
-    from schemas.answers.report.report import NoReport, reports_of_brokers
 
     found = reports_of_brokers(options.brokers_of(chosen), options.session, chosen.since, chosen.compare)
     page = render_page(found)

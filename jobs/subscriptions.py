@@ -44,8 +44,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _print_events(texts: dict[Path, str]) -> None:
-    from filtering.subscriptions.event_lines import event_line
-    from filtering.subscriptions.events import in_order
+    from filtering.subscriptions.events import event_line, in_order
     from filtering.subscriptions.operator_tools import read_broker_log
     from jobs.cli.json_lines import print_data
 
@@ -59,8 +58,7 @@ def _print_events(texts: dict[Path, str]) -> None:
 
 
 def _print_heartbeats(texts: dict[Path, str]) -> None:
-    from filtering.subscriptions.event_lines import event_line
-    from filtering.subscriptions.events import Operation, SubscriptionEvent, in_order
+    from filtering.subscriptions.events import Operation, SubscriptionEvent, event_line, in_order
     from filtering.subscriptions.operator_tools import running_info
     from jobs.cli.json_lines import print_data
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from filtering.counted import counted
 from jobs.cli import application, options
-from jobs.cli.application import Parser
-from jobs.cli.exit_code import CheckFailed
-from schemas.printable import printable
+from jobs.cli.application import CheckFailed, Parser
+from schemas.errors import printable
 
 if TYPE_CHECKING:
-    from schemas.answers.verification import Verification
+    from answers.verify import Verification
 
 SHOWN = 50
 EXAMPLES = (
@@ -32,8 +31,8 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
+    from answers.verify import check_store, verify
     from jobs.cli.json_lines import print_json
-    from schemas.answers.verification import check_store, verify
     from schemas.storage import Storage
 
     store = Storage.at(chosen.store)

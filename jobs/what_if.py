@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 
 from filtering.counted import counted, listed
 from jobs.cli import application, options
-from jobs.cli.application import Parser, given_name, input_file
-from jobs.cli.exit_code import CheckFailed
+from jobs.cli.application import CheckFailed, Parser, given_name, input_file
 from schemas.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from filtering.findings.expectations import Expectation
+    from answers.facts import BrokerFacts
+    from answers.what_if import Tried, WhatIf
+    from filtering.findings import Expectation
     from jobs.cli.what_if_text import Check, Verdict
-    from schemas.answers.facts import BrokerFacts
-    from schemas.answers.what_if.tried_subscriptions import Tried
-    from schemas.answers.what_if.what_if import WhatIf
 
 EXAMPLES = (
     "--warehouse /data/mqsieve --group cg_expensive_orders --sql 'price > 40.0'",
@@ -79,9 +77,9 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     _check(chosen)
     period = options.period_of(chosen)
+    from answers.what_if import what_if_on_brokers
     from jobs.cli.json_lines import print_json_of_brokers
     from jobs.cli.what_if_text import NOTHING_COMPARED, json_object, print_changes
-    from schemas.answers.what_if.tried_subscriptions import what_if_on_brokers
 
     expectations = _expectations(chosen)
     brokers = options.brokers_of(chosen)
@@ -127,7 +125,7 @@ def _check(chosen: argparse.Namespace) -> None:
 
 
 def _expectations(chosen: argparse.Namespace) -> list[Expectation]:
-    from filtering.findings.expectations import parse_expectations
+    from filtering.findings import parse_expectations
 
     if chosen.expect is None:
         return []
@@ -147,8 +145,8 @@ def _check_groups(expectations: Sequence[Expectation], allowed: Collection[str],
 
 def _check_properties(expectations: Sequence[Expectation], tried: Sequence[Tried]) -> None:
     """Raises UsageError if an expectation has a property that no filter reads and no message has: it is misspelt."""
-    from filtering.sql92.syntax.nodes import named_properties
-    from schemas.messages.property_names import property_names
+    from filtering.sql92.nodes import named_properties
+    from schemas.messages.message_view import property_names
 
     given = {name for each in expectations for name in each.properties}
     known = {"TAGS", "KEYS", "UNIQ_KEY"}
@@ -171,15 +169,8 @@ def _tried(
     chosen: argparse.Namespace, brokers: Sequence[BrokerFacts], expectations: Sequence[Expectation]
 ) -> list[Tried]:
     """The subscriptions to try on each broker. Raises UsageError."""
+    from answers.what_if import Tried, brokers_that_know, changes_of_file, only_topic, subscription_of, tried_on
     from filtering.subscription_data import SQL92, TAG
-    from schemas.answers.what_if.tried_subscriptions import (
-        Tried,
-        brokers_that_know,
-        changes_of_file,
-        only_topic,
-        subscription_of,
-        tried_on,
-    )
 
     group = chosen.group
     if chosen.changes:
@@ -200,7 +191,7 @@ def _tried(
 
 def _unmet(expectations: Sequence[Expectation], tried: Sequence[Tried]) -> dict[str, list[str]]:
     """By broker, a line for each expectation that is not met. One that names a group whose filter stays is checked."""
-    from filtering.findings.expectations import unmet, unmet_without_subscription
+    from filtering.findings import unmet, unmet_without_subscription
     from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
     changed = {row.consumer_group for each in tried for row in each.changed}

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
+import shlex
+import unicodedata
 from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from filtering.time_spans import AFTER_YEAR_9999
 
 
 class UsageError(Exception):
@@ -28,3 +35,71 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     same = [other for other in known if other.lower() == name.lower()]
     near = same or difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+# Text from outside that is safe to show.
+
+
+def printable(text: str) -> str:
+    """The text with control characters and line breaks, which could take over a terminal, as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if _is_shown(character) else character.encode("unicode_escape").decode() for character in text
+    )
+
+
+def _is_shown(character: str) -> bool:
+    """Whether a character is a letter, a mark, a symbol, a space of any width, or a tab."""
+    category = unicodedata.category(character)
+    return character == "\t" or not (category.startswith("C") or category in ("Zl", "Zp"))
+
+
+# Command lines in messages and reports, which a reader can copy to a shell.
+
+
+PROGRAM = "./spark-submit.sh"
+_SECRET = re.compile("secret|password|token|access[._]?key|credential", re.IGNORECASE)
+
+
+def spark_options() -> str:
+    """The options for Spark with which spark-submit.sh was started, as words of bash. Secret values are left out."""
+    given = [option for option in os.environ.get("MQSIEVE_SPARK_OPTIONS", "").splitlines() if option]
+    return " ".join(map(shell_word, map(_without_secret, given)))
+
+
+def _without_secret(text: str) -> str:
+    name, equals, _ = text.partition("=")
+    return f"{name}=…" if equals and _SECRET.search(name) else text
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of bash. Invisible characters are escaped."""
+    if not any(map(_is_invisible, text)):
+        return shlex.quote(text)
+    return f"$'{''.join(map(_escaped, text))}'"
+
+
+def _is_invisible(character: str) -> bool:
+    return unicodedata.category(character).startswith("C")
+
+
+def _escaped(character: str) -> str:
+    if _is_invisible(character):
+        return f"\\U{ord(character):08x}"
+    return f"\\{character}" if character in "'\\" else character
+
+
+def option(name: str, value: str) -> str:
+    """``--name value``, with = if the value looks like an option."""
+    return f"--{name}{'=' if value.startswith('-') else ' '}{shell_word(value)}"
+
+
+# Times as text.
+
+
+def time_text(milliseconds: int) -> str:
+    """``2026-11-22 05:04:26.123``: a time in UTC, from ms since 1970. Milliseconds if the year has no four digits."""
+    if not 0 <= milliseconds < AFTER_YEAR_9999:
+        return f"{milliseconds} ms"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]

@@ -2,18 +2,74 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
 
 from filtering.counted import counted
-from schemas.delta.delta_log import MAINTENANCE, TableDamaged, TableState, run_of
-from schemas.delta.open_data_file import DataFileDamaged
+from schemas.delta.delta_log import MAINTENANCE, DataFileDamaged, TableDamaged, TableState, run_of
 from schemas.delta.table import LAYOUT, UPGRADED_LAYOUT, Table
-from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError
-from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, read_ledger, runs_of
+from schemas.delta.table_rows import Condition, Where, without
+from schemas.delta.warehouse import LOCK, Warehouse
+from schemas.errors import UsageError, WarehouseUnusable
+from schemas.run_ledger import MAINTAIN, REPLAY, RUN_LEDGER, WITHDRAWN, LedgerEntry, read_ledger, runs_of
 from schemas.tables import REBUILT_TABLES, TABLES
-from schemas.warehouse_folder import no_nights
+
+# Checks whether a folder holds a warehouse, or may become one.
+
+
+_PERCENT_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+NO_CONTENT = frozenset({LOCK, "lost+found"})
+"""Names in a folder that may become a warehouse: the lock of a run that ended early, and a new disk's own folder."""
+
+
+def check_folder(warehouse: Warehouse) -> None:
+    """Raises WarehouseUnusable if the folder has content, but not that of a warehouse, UsageError if it is unreadable.
+
+    A night begins with the folder of run_ledger, so an interrupted first night has it.
+    """
+    if warehouse.catalog is not None:
+        return
+    if escape := _PERCENT_ESCAPE.search(warehouse.storage.root):
+        raise WarehouseUnusable(
+            f"{warehouse.location} contains {escape[0]}, which delta-rs takes for another character: give a folder "
+            "without it"
+        )
+    warehouse.storage.check_access()
+    names = warehouse.storage.names()
+    if names <= NO_CONTENT or RUN_LEDGER.name in names or any(_has_log(warehouse, table) for table in TABLES):
+        return
+    shown = min(names - NO_CONTENT)
+    raise WarehouseUnusable(
+        f"{warehouse.location} is not empty, and no mqsieve warehouse (it has {shown}): give another folder"
+    )
+
+
+def no_nights(warehouse: Warehouse) -> UsageError:
+    """The error for a warehouse without a night: a missing or empty folder, or another program's folder."""
+    create = f"{warehouse.command('nightly')} --store STORE"
+    if warehouse.catalog is None:
+        if warehouse.storage.is_local and Path(warehouse.storage.root).is_file():
+            return UsageError(f"{warehouse.location} is a file: check --warehouse")
+        if not warehouse.storage.is_folder():
+            return UsageError(f"{warehouse.location} does not exist: check --warehouse, or create it with {create}")
+        names = warehouse.storage.names()
+        if not names <= NO_CONTENT and RUN_LEDGER.name not in names:
+            return UsageError(
+                f"{warehouse.location} is no mqsieve warehouse: it has no run_ledger, but {min(names - NO_CONTENT)}; "
+                "check --warehouse"
+            )
+    return UsageError(f"{warehouse.location} has no night yet: run {create} first")
+
+
+def _has_log(warehouse: Warehouse, table: Table) -> bool:
+    return warehouse.storage.child(f"{table.name}/_delta_log").is_folder()
+
 
 START_AGAIN = "give another --warehouse and run nightly on the store again"
 REPLAY_AGAIN = "run replay again, into another folder"
@@ -197,3 +253,60 @@ def _remedy(warehouse: Warehouse, table: Table, entries: Sequence[LedgerEntry]) 
         f"no other table has its content: restore it to version {version} (RESTORE TABLE delta.`…` TO VERSION AS OF "
         f"{version}) or from a copy; else {START_AGAIN}"
     )
+
+
+# The rows of earlier runs that a run removed, made again or moved, as its ledger entry records them.
+#
+# Audits compare the rows of earlier nights with those of the last audit, and leave out those that a later run
+# withdrew.
+
+
+@dataclass(frozen=True)
+class Withdrawal:
+    """Rows that one broker has in a table: those for which all conditions of ``where`` hold."""
+
+    table_name: str
+    where: Where
+
+    def rest(self, rows: pa.Table) -> pa.Table:
+        """The rows that are not withdrawn."""
+        return without(rows, self.where) if self.where else rows.slice(0, 0)
+
+
+def withdrawals_text(withdrawals: Iterable[Withdrawal]) -> str:
+    """Withdrawals as JSON, each once."""
+    found = (json.dumps([each.table_name, *map(_condition_json, each.where)]) for each in withdrawals)
+    return f"[{', '.join(dict.fromkeys(found))}]"
+
+
+def withdrawals_since(
+    entries: Sequence[LedgerEntry], table: Table, version: int, broker_name: str | None
+) -> list[Withdrawal]:
+    """The withdrawals from a table after one of its versions. ``entries``: all of the ledger, with maintenance.
+
+    ``broker_name``: of the rows; None in a table whose rows are of no broker.
+    """
+    found = []
+    for entry in entries:
+        state = entry.tables.get(table.name)
+        if state is None or state.version <= version:
+            continue
+        if entry.job == MAINTAIN:
+            found += _parse(entry.inputs.get(f"{broker_name}/{WITHDRAWN}", "[]"), table)
+        elif entry.broker_name == broker_name:
+            found += _parse(entry.inputs.get(WITHDRAWN, "[]"), table)
+    return found
+
+
+def _parse(text: str, table: Table) -> list[Withdrawal]:
+    return [
+        Withdrawal(name, [Condition(**condition) for condition in conditions])
+        for name, *conditions in json.loads(text)
+        if name == table.name
+    ]
+
+
+def _condition_json(condition: Condition) -> dict[str, object]:
+    values = None if condition.values is None else sorted(condition.values)
+    fields = {"column": condition.column, "low": condition.low, "below": condition.below, "values": values}
+    return {name: value for name, value in fields.items() if value is not None}

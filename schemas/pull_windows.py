@@ -20,7 +20,7 @@ from filtering.predicate import TextIn
 from schemas.delta.table import Table, column
 
 if TYPE_CHECKING:
-    from filtering.consumption.filters_in_force import NightFilters
+    from filtering.consumption.group import NightFilters
     from filtering.consumption.plan import NightPlan
 
 PULL = "PULL"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.consumption.renewals import QueueRenewal
+from filtering.consumption.offsets import QueueRenewal
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import sorted_by
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from filtering.subscriptions.event_lines import event_line, parse_event
-from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.events import SubscriptionEvent, event_line, parse_event
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import sorted_by

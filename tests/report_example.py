@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from answers.report import (
+    NOTHING,
+    GroupLag,
+    GroupReport,
+    Problem,
+    Quarantined,
+    Report,
+    ReportedNight,
+    StageCounts,
+    TopicReport,
+)
 from filtering.findings import Finding
 from filtering.time_spans import DAY
-from schemas.answers.report.attention import Problem, Quarantined
-from schemas.answers.report.group_counts import NOTHING
-from schemas.answers.report.groups import GroupLag, GroupReport, TopicReport
-from schemas.answers.report.nights import ReportedNight, StageCounts
-from schemas.answers.report.report import Report
 
 FIRST = 1_795_000_000_000
 

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Entries
 from filtering.delivery.pull_window import OffsetRange, PullWindow
-from filtering.delivery.topic_filters import TopicFilters
-from filtering.delivery.window_loops import DELIVERED
+from filtering.delivery.topic_filters import DELIVERED, TopicFilters
 from filtering.matcher import packed_bits
 from filtering.subscription_data import SQL92, SUB_ALL, TAG
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX

@@ -10,10 +10,51 @@ from types import MappingProxyType
 
 import numpy as np
 
-from filtering.consumption.renewals import QueueRenewal
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import FOREVER, OffsetRange
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange
 from filtering.subscriptions.events import GroupTopic
+
+# Queues that begin again at offset 0.
+#
+# If a topic is deleted and created again, its queues begin again, and its groups have no offsets any more
+# (TopicConfigManager, ConsumerOffsetManager.cleanOffsetByTopic). If an operator removes an expired queue, of which no
+# message is left in the log (mqadmin cleanExpiredCQ), the groups keep their offsets.
+
+
+@dataclass(frozen=True)
+class QueueRenewal:
+    """A queue began again, with the message at the physical offset ``commitlog_offset``, stored at ``at`` (ms).
+
+    If its topic was deleted, that is the first message of any of the topic's new queues. ``ended`` is the offset after
+    the last entry of the old queue. ``keeps_offsets``: the groups' offsets stayed.
+    """
+
+    queue_id: int
+    commitlog_offset: int
+    at: int
+    ended: int
+    keeps_offsets: bool = False
+
+
+def places_at(
+    begins: Mapping[int, int], renewals: Iterable[QueueRenewal], at: int, log_start: int
+) -> dict[int, OffsetRange]:
+    """By queue id, the physical offsets of the entries that a queue has at ``at`` (ms), if it began again.
+
+    ``begins``: when the night begins, the physical offsets with which queues began again.
+    ``renewals`` are those of the night. Messages before ``log_start`` are not in an old queue any more.
+    """
+    by_queue: dict[int, list[QueueRenewal]] = {}
+    for renewal in renewals:
+        by_queue.setdefault(renewal.queue_id, []).append(renewal)
+    found = {queue_id: (begin, FOREVER) for queue_id, begin in begins.items()}
+    for queue_id, of_queue in by_queue.items():
+        before = [renewal.commitlog_offset for renewal in of_queue if renewal.at < at]
+        after = [renewal.commitlog_offset for renewal in of_queue if renewal.at >= at]
+        begin = max(before, default=begins.get(queue_id, BEGINNING))
+        found[queue_id] = (max(begin, log_start), min(after)) if after else (begin, FOREVER)
+    return found
+
 
 Offsets = Mapping[int, int]
 """Queue offsets by queue id."""
@@ -273,3 +314,23 @@ class OffsetsSoFar:
         """By queue id, the range of entries that the group has not pulled yet."""
         ends = self.of_topic(key[1]).ends_by_queue
         return {queue_id: (told, ends[queue_id]) for queue_id, told in self.of(key).items() if told < ends[queue_id]}
+
+
+# How far a group came on a topic in a night.
+
+
+@dataclass
+class GroupNight:
+    """The progress of one group on one topic in a night.
+
+    ``told_to``: by queue id, the offset up to which deliveries are decided. Other queues are decided to their end, or
+    if the group stopped at ``stopped_at`` (ms), up to what was stored before. ``lost``: by queue id, the number of
+    entries that the broker deleted before the group could pull them. ``behind``: the group pulls but does not keep up.
+    """
+
+    key: GroupTopic
+    is_consuming: bool = False
+    stopped_at: int | None = None
+    told_to: dict[int, int] = field(default_factory=dict)
+    lost: dict[int, int] = field(default_factory=dict)
+    behind: bool = False

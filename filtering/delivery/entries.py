@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.java.numbers import parse_long
+from filtering.java import parse_long
 from filtering.rocketmq_version import RocketMQVersion
 
 if TYPE_CHECKING:

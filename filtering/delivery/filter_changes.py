@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.delivery import window_loops
+from filtering.delivery import topic_filters
 from filtering.delivery.entries import Entries, Int64s, among
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow
@@ -156,8 +156,8 @@ class _ChangesOfTopic:
             _count_kept(number, entries, kept, result)
             both = [window, window + len(self._numbered)]
             result.scanned[number] += int(block.scanned[block.mask_of[both]].sum())
-            result.passed_stage1[number] += int(block.counts[both, :, window_loops.PASSED_STAGE1].sum())
-            result.failed[number] += int(block.counts[both, :, window_loops.EVALUATION_ERRORS].sum())
+            result.passed_stage1[number] += int(block.counts[both, :, topic_filters.PASSED_STAGE1].sum())
+            result.failed[number] += int(block.counts[both, :, topic_filters.EVALUATION_ERRORS].sum())
             result.pending[number] += int(pending.sum())
             result.stored[number] += int(in_time.sum())
             if change.in_force is not None:

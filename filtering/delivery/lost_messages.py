@@ -20,7 +20,7 @@ from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.subscription_data import new_subscription
-from filtering.subscriptions.in_force import in_force_at, registered_alone
+from filtering.subscriptions.history import in_force_at, registered_alone
 from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients
 from filtering.subscriptions.subscription_row import SubscriptionRow
 

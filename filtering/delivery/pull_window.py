@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter
 from filtering.predicate import FALSE, Predicate
 from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 BEGINNING = -(2**63)
 FOREVER = 2**63 - 1
@@ -103,3 +106,35 @@ class UncertainChange:
     only_listed: bool = False
     places: Mapping[int, OffsetRange] = field(default_factory=dict)
     reason: str = HELD_PULL
+
+
+# Which filters set bits in the filter bit maps, and when.
+#
+# Source: org.apache.rocketmq.broker.filter.CommitLogDispatcherCalcBitMap.
+
+
+@dataclass(frozen=True)
+class FilterDataInForce:
+    """A ConsumerFilterData, dead or alive, and the interval (ms, end exclusive) in which the broker had it."""
+
+    predicate: Predicate
+    bit_pos: tuple[int, ...]
+    valid_from: int
+    valid_to: int = FOREVER
+
+
+def filter_data_in_force(
+    history: Iterable[SubscriptionRow], broker: BrokerConfig
+) -> dict[str, list[FilterDataInForce]]:
+    """By topic, the filter data that the broker had, and when. Empty if the broker computes no bit maps."""
+    if not broker.calculates_bit_maps:
+        return {}
+    by_topic: dict[str, list[FilterDataInForce]] = defaultdict(list)
+    for row in history:
+        data = row.filter_data
+        if data is not None and data.compiled is not None:
+            valid_to = FOREVER if row.valid_to is None else row.valid_to
+            by_topic[row.topic].append(
+                FilterDataInForce(data.compiled.predicate, data.bit_pos, row.valid_from, valid_to)
+            )
+    return dict(by_topic)

@@ -3,24 +3,416 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.delivery import bit_planes, window_loops
-from filtering.delivery.block_result import BlockResult
-from filtering.delivery.entries import Entries, Int32s, Int64s
-from filtering.delivery.entry_masks import EntryMasks
-from filtering.delivery.filter_data_in_force import FilterDataInForce
-from filtering.delivery.match_sets import MatchSets, distinct_match_sets, distinct_rows
+from filtering.delivery.delivery_blocks import MatchSets, distinct_match_sets, distinct_rows
+from filtering.delivery.entries import Entries, Int32s, Int64s, among
 from filtering.delivery.message_filter import MessageFilter
-from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
-from filtering.delivery.uncertain_entries import NumberedChange, uncertain_entries
-from filtering.delivery.window_loops import NOTHING
+from filtering.delivery.pull_window import (
+    BEGINNING,
+    FOREVER,
+    FilterDataInForce,
+    OffsetRange,
+    PullWindow,
+    UncertainChange,
+)
+from filtering.kernels.compile import Array, compiled
+from filtering.kernels.registers import count_ones
 from filtering.matcher import Matcher, Matches, packed_bits
-from filtering.matcher.packed_bits import Words
+from filtering.matcher.packed_bits import Words, words
 from filtering.predicate import TRUE, Predicate
+from filtering.pulls import DEFAULT_BATCH
+
+# The three filters over packed bits, for many pull windows at once.
+
+
+COUNTS = (
+    "passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors", "dropped_by_hook",
+    "uncertain",
+)  # fmt: skip
+PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS, DROPPED_BY_HOOK, UNCERTAIN = range(
+    len(COUNTS)
+)
+TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = range(6)
+"""The columns of ``windows``: four rows of ``bits``, one of ``masks``, and one of ``live_entries`` (-1: no bit map)."""
+EVERYTHING, NOTHING = 0, 1
+"""The first two rows of ``masks`` and ``live_entries``."""
+
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@compiled
+def count_range(bits: Array, start: int, end: int) -> int:
+    """The number of set bits of ``bits`` in positions [start, end)."""
+    if start >= end:
+        return 0
+    first, last = start >> 6, (end - 1) >> 6
+    head = _ALL << np.uint64(start & 63)
+    tail = _ALL >> np.uint64(63 - ((end - 1) & 63))
+    if first == last:
+        return int(count_ones(bits[first] & head & tail))
+    ones = count_ones(bits[first] & head) + count_ones(bits[last] & tail)
+    for word in range(first + 1, last):
+        ones += count_ones(bits[word])
+    return int(ones)
+
+
+def counts_between(bits: Array, starts: Array, ends: Array) -> list[int]:
+    """The number of set bits of ``bits`` in each range [start, end)."""
+    return [count_range(bits, start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+@compiled
+def fill_mask(
+    times: Array,
+    queue_offsets: Array,
+    bounds: Array,
+    stored_from: int,
+    stored_to: int,
+    offsets_from: Array,
+    offsets_to: Array,
+    mask: Array,
+) -> None:
+    """Sets the bits of entries in a time window and in the offset range of their queue. ``mask`` must be all zeros."""
+    for queue in range(len(bounds) - 1):
+        low, high = offsets_from[queue], offsets_to[queue]
+        for row in range(bounds[queue], bounds[queue + 1]):
+            if stored_from <= times[row] < stored_to and low <= queue_offsets[row] < high:
+                mask[row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+
+
+@compiled
+def clear_elsewhere(places: Array, bounds: Array, places_from: Array, places_to: Array, mask: Array) -> None:
+    """Clears the bits of entries whose physical offset is outside the range of their queue."""
+    for queue in range(len(bounds) - 1):
+        low, high = places_from[queue], places_to[queue]
+        for row in range(bounds[queue], bounds[queue + 1]):
+            if not low <= places[row] < high:
+                mask[row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
+
+
+@compiled
+def filter_windows(
+    windows: Array,
+    first: int,
+    bits: Array,
+    planes: Array,
+    bit_pos: Array,
+    live_entries: Array,
+    masks: Array,
+    bounds: Array,
+    counts: Array,
+    received: Array,
+    received_of: Array,
+    dropped: Array,
+    dropped_of: Array,
+) -> tuple[int, int, int]:
+    """Runs the windows from ``first`` on until one of the outputs is full.
+
+    ``bits``: predicates x words; ``planes``: one row for each position of the filter bit map; ``bit_pos``: windows x
+    positions; ``live_entries``: for each born time, the entries whose bit map is used (ConsumerFilterData.isMsgInLive);
+    ``masks``: the entries of a window. ``counts`` (windows x queues x COUNTS) is filled; no hook drops entries here. If
+    a window did not receive just the matches of its expression, its entries go to the next row of ``received`` and its
+    number to ``received_of``. Entries that its client dropped go to ``dropped`` and ``dropped_of``. Returns the first
+    window that is not done, and the number of rows used of both outputs.
+    """
+    words = bits.shape[1]
+    stage1, stage2 = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    false_positives, failed = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    hit = np.empty(words, np.uint64)
+    own = lost = 0
+    for window in range(first, len(windows)):
+        if own == len(received) or lost == len(dropped):
+            return window, own, lost
+        if windows[window, MASK] == NOTHING:
+            continue
+        tags, expression = bits[windows[window, TAGS]], bits[windows[window, EXPRESSION]]
+        client, failure = bits[windows[window, CLIENT_TAGS]], bits[windows[window, FAILURE]]
+        mask, live = masks[windows[window, MASK]], windows[window, LIVE]
+        result, rest = received[own], dropped[lost]
+        differs = drops = fails = false_hits = np.uint64(0)
+        for word in range(words):
+            stage1[word] = tags[word] & mask[word]
+        if live >= 0:
+            decided = live_entries[live]
+            for word in range(words):  # Numba takes seconds to compile hit[:] = decided.
+                hit[word] = decided[word]
+            for position in bit_pos[window]:
+                _and(hit, planes[position])
+            for word in range(words):
+                passes = stage1[word] & (hit[word] | ~decided[word])
+                stage1[word] = passes
+                false_positives[word] = passes & decided[word] & ~expression[word]
+                false_hits |= false_positives[word]
+        for word in range(words):
+            returned = stage1[word] & expression[word]
+            stage2[word] = returned
+            result[word] = returned & client[word]
+            rest[word] = returned & ~client[word]
+            failed[word] = failure[word] & mask[word]
+            differs |= result[word] ^ expression[word]
+            drops |= rest[word]
+            fails |= failed[word]
+        any_received = False
+        for queue in range(len(bounds) - 1):
+            start, end = bounds[queue], bounds[queue + 1]
+            cell = counts[window, queue]
+            cell[PASSED_STAGE1] = count_range(stage1, start, end)
+            cell[PASSED_STAGE2] = count_range(stage2, start, end)
+            cell[DELIVERED] = count_range(result, start, end) if drops else cell[PASSED_STAGE2]
+            if false_hits:
+                cell[BIT_MAP_FALSE_POSITIVES] = count_range(false_positives, start, end)
+            if fails:
+                cell[EVALUATION_ERRORS] = count_range(failed, start, end)
+            any_received |= cell[DELIVERED] > 0
+        if differs and any_received:
+            received_of[own] = window
+            own += 1
+        if drops:
+            dropped_of[lost] = window
+            lost += 1
+    return len(windows), own, lost
+
+
+@compiled
+def _and(bits: Array, other: Array) -> None:
+    for word in range(len(bits)):
+        bits[word] &= other[word]
+
+
+# Masks over the entries of a block. Masks that select all entries, or none, share a row of bits.
+
+
+class EntryMasks:
+    """Masks by number. Mask ``number`` has the packed bits ``rows[row_of[number]]``."""
+
+    def __init__(self, numbers: int, everything: npt.NDArray[np.bool_]) -> None:
+        self.row_of = np.full(numbers, EVERYTHING, np.int32)
+        of_all = packed_bits.pack(everything)
+        # Room for all: the system gives memory to rows only when they are written.
+        self._room = np.zeros((numbers + 2, len(of_all)), np.uint64)
+        self._room[EVERYTHING] = of_all
+        self._used = 2
+
+    def add(self, number: int) -> Words:
+        """Gives mask ``number`` its own row. Returns the row, all zeros."""
+        self.row_of[number] = self._used
+        self._used += 1
+        row: Words = self._room[self._used - 1]
+        return row
+
+    @property
+    def rows(self) -> Words:
+        """The rows: that of all entries, that of none, and those that were added."""
+        rows: Words = self._room[: self._used]
+        return rows
+
+
+# Counts the entries of which it is not known which filter of a changed subscription they met.
+
+
+class NumberedChange(NamedTuple):
+    """An UncertainChange, as the numbers of its predicates and of the mask of its time."""
+
+    before: int
+    after: int
+    until: int
+    mask: int
+
+
+@dataclass(frozen=True, eq=False)
+class UncertainEntries:
+    """The uncertain entries of one queue in one block.
+
+    ``first`` is the queue offset of the block's first entry. For each UncertainChange, ``counts`` has the number of
+    uncertain entries, and ``ends`` the queue offset of the first entry that matches ``until``, or FOREVER.
+    """
+
+    first: int
+    counts: Int64s
+    ends: Int64s
+
+    def __bool__(self) -> bool:
+        return bool(self.counts.any() or (self.ends < FOREVER).any())
+
+
+def uncertain_entries(
+    changes: Sequence[NumberedChange], bits: Words, masks: EntryMasks, entries: Entries, bounds: Int64s
+) -> list[UncertainEntries]:
+    """An item for each queue, or none without ``changes``. ``bits``: the matches of entries (predicates x words)."""
+    if not changes:
+        return []
+    queue_offsets = entries.queue_offset
+    counts = np.zeros((len(changes), len(bounds) - 1), np.int64)
+    ends = np.full_like(counts, FOREVER)
+    for i, change in enumerate(changes):
+        in_time = masks.rows[masks.row_of[change.mask]]
+        stops = _first_matches(bits[change.until] & in_time, bounds)
+        differing = (bits[change.before] ^ bits[change.after]) & in_time
+        is_end = stops < bounds[1:]
+        counts[i] = counts_between(differing, bounds[:-1], stops + is_end)
+        ends[i, is_end] = queue_offsets[stops[is_end]]
+    return [
+        UncertainEntries(int(queue_offsets[start]), counts[:, i], ends[:, i])
+        for i, start in enumerate(bounds[:-1].tolist())
+    ]
+
+
+def count_uncertain(blocks: Sequence[UncertainEntries]) -> Int64s:
+    """The number of uncertain entries of one queue for each change. ``blocks``: at least one, in any order."""
+    end = np.min([block.ends for block in blocks], axis=0)
+    counts: Int64s = np.sum([np.where(block.first <= end, block.counts, 0) for block in blocks], axis=0)
+    return counts
+
+
+def count_lost_pulls(delivered: MatchSets, entries: Entries, counts: Int64s) -> None:
+    """Adds to the uncertain ones of ``counts`` (windows x queues x COUNTS) those beside a message without a body.
+
+    A Java client up to 5.2.0 fails on such a pull, and its listener gets no message of it (ProcessQueue.putMessage).
+    A pull has up to DEFAULT_BATCH messages. Those in other blocks are not counted.
+    """
+    _, bounds = entries.queue_bounds
+    for match_set in delivered:
+        positions = match_set.positions
+        empty = np.flatnonzero(among(positions.astype(np.int64), entries.without_body))
+        if not len(empty):
+            continue
+        queue_starts = np.searchsorted(positions, bounds)
+        queues = np.searchsorted(queue_starts, empty, side="right") - 1
+        first = np.maximum(empty - DEFAULT_BATCH + 1, queue_starts[queues])
+        end = np.minimum(empty + DEFAULT_BATCH, queue_starts[queues + 1])
+        is_near = np.zeros(len(positions) + 1, np.int64)
+        np.add.at(is_near, first, 1)
+        np.add.at(is_near, end, -1)
+        near = np.append(0, np.cumsum(np.cumsum(is_near[:-1]) > 0))
+        counts[list(match_set.windows), :, UNCERTAIN] += np.diff(near[queue_starts])
+
+
+def _first_matches(bits: Words, bounds: Int64s) -> Int64s:
+    """The first set bit of each queue, or else its end."""
+    if not bits.any():
+        return bounds[1:]
+    matching = np.append(np.flatnonzero(packed_bits.unpack(bits, int(bounds[-1]))), bounds[-1])
+    stops: Int64s = np.minimum(matching[np.searchsorted(matching, bounds[:-1])], bounds[1:])
+    return stops
+
+
+# The result of running the filters of a topic on a block of entries.
+
+
+@dataclass(frozen=True, eq=False)
+class BlockResult:
+    """The result for a block of entries.
+
+    ``bit_maps``: the calculated filter bit maps (binary, null without filter data); None if the entries had bit maps.
+    ``scanned`` (masks x queues): the number of entries that each mask selects; window i has mask ``mask_of[i]``.
+    ``counts`` (windows x queues x window_loops.COUNTS) counts entries; no hook has dropped one yet. ``uncertain`` has
+    an item for each queue, or none without changes.
+    """
+
+    bit_maps: pa.BinaryArray | None
+    delivered: MatchSets
+    dropped_by_client: MatchSets
+    queue_ids: Int32s
+    mask_of: Int32s
+    scanned: Int64s
+    counts: Int64s
+    uncertain: Sequence[UncertainEntries]
+
+
+# Filter bit maps transposed into planes. A *plane* has one bit position of the bit maps of many messages.
+
+
+Octets = npt.NDArray[np.uint8]
+_BYTE = np.uint64(0xFF)
+_SWAPS = (
+    (np.uint64(7), np.uint64(0x00AA00AA00AA00AA)),
+    (np.uint64(14), np.uint64(0x0000CCCC0000CCCC)),
+    (np.uint64(28), np.uint64(0x00000000F0F0F0F0)),
+)
+
+
+def to_bit_maps(planes: Words, present: npt.NDArray[np.bool_]) -> pa.BinaryArray:
+    """Planes, shape (bit_num, words), to one binary of bit_num / 8 bytes for each message; null if not present."""
+    rows, width = len(present), planes.shape[0] // 8
+    octets = np.empty((words(rows) * 64, width), np.uint8)
+    _transpose(planes, octets)
+    kept = octets[:rows] if present.all() else octets[:rows][present]
+    offsets = np.append(0, np.cumsum(present, dtype=np.int32) * width).astype(np.int32)
+    validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(kept))]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+
+def from_bit_maps(bit_maps: pa.Array, bit_num: int) -> tuple[Words, npt.NDArray[np.bool_]]:
+    """Bit maps (binary) to planes of shape (bit_num, words), and which bit maps were read, shape (rows,).
+
+    A bit map that is null or has another length is not read, and its bits are zero.
+    """
+    rows, width = len(bit_maps), bit_num // 8
+    planes = np.zeros((bit_num, words(rows)), np.uint64)
+    if bit_maps.null_count == rows:
+        return planes, np.zeros(rows, bool)
+    offsets = np.frombuffer(bit_maps.buffers()[1], np.int32, rows + 1, bit_maps.offset * 4)
+    readable = np.asarray(bit_maps.is_valid()) & (np.diff(offsets) == width)
+    octets = np.zeros((words(rows) * 64, width), np.uint8)
+    if readable.any():
+        stored = np.frombuffer(bit_maps.buffers()[2], np.uint8)
+        octets[:rows][readable] = stored[offsets[:-1][readable][:, None] + np.arange(width)]
+    _transpose_back(octets, planes)
+    return planes, readable
+
+
+@compiled
+def fill_planes(bits: Words, predicates: Any, masks: Words, mask_of: Any, bit_pos: Any, planes: Words) -> None:
+    """For each filter, set the bits ``bit_pos`` of the messages that its predicate matches and its mask selects."""
+    for i in range(len(predicates)):
+        matched, mask = bits[predicates[i]], masks[mask_of[i]]
+        for position in bit_pos[i]:
+            plane = planes[position]
+            for word in range(len(plane)):
+                plane[word] |= matched[word] & mask[word]
+
+
+@compiled
+def _transpose(planes: Words, octets: Octets) -> None:
+    for word in range(planes.shape[1]):
+        for byte in range(planes.shape[0] // 8):
+            for group in range(8):
+                square = np.uint64(0)
+                for i in range(8):
+                    square |= ((planes[8 * byte + i, word] >> np.uint64(8 * group)) & _BYTE) << np.uint64(8 * i)
+                square = _transposed(square)
+                for i in range(8):
+                    octets[64 * word + 8 * group + i, byte] = np.uint8(square >> np.uint64(8 * i))
+
+
+@compiled
+def _transpose_back(octets: Octets, planes: Words) -> None:
+    for word in range(planes.shape[1]):
+        for byte in range(planes.shape[0] // 8):
+            for group in range(8):
+                square = np.uint64(0)
+                for i in range(8):
+                    square |= np.uint64(octets[64 * word + 8 * group + i, byte]) << np.uint64(8 * i)
+                square = _transposed(square)
+                for i in range(8):
+                    planes[8 * byte + i, word] |= ((square >> np.uint64(8 * i)) & _BYTE) << np.uint64(8 * group)
+
+
+@compiled
+def _transposed(square: np.uint64) -> np.uint64:
+    """Transposes an 8 x 8 matrix of bits, with a byte for each row (Warren, Hacker's Delight, 7-3)."""
+    for shift, kept in _SWAPS:
+        swapped = (square ^ (square >> shift)) & kept
+        square = square ^ swapped ^ (swapped << shift)
+    return square
+
 
 BUFFER_ROWS = 256
 """The number of rows of each buffer that :func:`window_loops.filter_windows` writes to."""
@@ -82,22 +474,20 @@ class TopicFilters:
         masks = self._fill_masks(entries, queue_ids, bounds)
         if entries.bit_maps is None:
             planes, readable = self._calc_planes(matches.bits, masks, len(entries))
-            bit_maps = bit_planes.to_bit_maps(planes, readable) if self._has_filter_data else None
+            bit_maps = to_bit_maps(planes, readable) if self._has_filter_data else None
         else:
-            planes, readable = bit_planes.from_bit_maps(entries.bit_maps, self._bit_num)
+            planes, readable = from_bit_maps(entries.bit_maps, self._bit_num)
             bit_maps = None
         live_entries = self._fill_live_entries(entries.store_timestamp, readable)
-        counts = np.zeros((self.window_count, len(queue_ids), len(window_loops.COUNTS)), np.int64)
+        counts = np.zeros((self.window_count, len(queue_ids), len(COUNTS)), np.int64)
         received, dropped = self._filter(matches.bits, planes, live_entries, masks, bounds, counts)
         return BlockResult(
             bit_maps,
             self._delivered(matches, counts, received),
             distinct_match_sets(dropped, len(entries)),
             queue_ids,
-            self._windows[:, window_loops.MASK],
-            np.array([window_loops.counts_between(mask, bounds[:-1], bounds[1:]) for mask in masks.rows], np.int64)[
-                masks.row_of
-            ],
+            self._windows[:, MASK],
+            np.array([counts_between(mask, bounds[:-1], bounds[1:]) for mask in masks.rows], np.int64)[masks.row_of],
             counts,
             uncertain_entries(self._uncertain_changes, matches.bits, masks, entries, bounds),
         )
@@ -107,11 +497,11 @@ class TopicFilters:
         if entries.bit_maps is None:
             raise ValueError("stage 1 needs the entries' filter bit maps")
         bits = self._matcher.match_columns({}, len(entries), pa.array(entries.tags_code)).bits
-        planes, readable = bit_planes.from_bit_maps(entries.bit_maps, self._bit_num)
+        planes, readable = from_bit_maps(entries.bit_maps, self._bit_num)
         live_entries = self._fill_live_entries(entries.store_timestamp, readable)
-        passed = bits[self._windows[:, window_loops.TAGS]]
+        passed = bits[self._windows[:, TAGS]]
         for i, (window, positions) in enumerate(zip(self._windows, self._bit_pos, strict=True)):
-            live = window[window_loops.LIVE]
+            live = window[LIVE]
             if live >= 0:
                 passed[i] &= (
                     np.bitwise_and.reduce(planes[positions], axis=0) | ~live_entries.rows[live_entries.row_of[live]]
@@ -123,12 +513,12 @@ class TopicFilters:
         filters = [window.message_filter for window in windows]
         live_number = {born_time: i for i, born_time in enumerate(self._born_times.tolist())}
         table = np.empty((len(windows), 6), np.int32)
-        table[:, window_loops.TAGS] = [number[message_filter.tags] for message_filter in filters]
-        table[:, window_loops.EXPRESSION] = [number[message_filter.expression] for message_filter in filters]
-        table[:, window_loops.CLIENT_TAGS] = [number[message_filter.client_tags] for message_filter in filters]
-        table[:, window_loops.FAILURE] = [number[message_filter.failure] for message_filter in filters]
-        table[:, window_loops.MASK] = [self._mask(_mask_key(window)) for window in windows]
-        table[:, window_loops.LIVE] = [
+        table[:, TAGS] = [number[message_filter.tags] for message_filter in filters]
+        table[:, EXPRESSION] = [number[message_filter.expression] for message_filter in filters]
+        table[:, CLIENT_TAGS] = [number[message_filter.client_tags] for message_filter in filters]
+        table[:, FAILURE] = [number[message_filter.failure] for message_filter in filters]
+        table[:, MASK] = [self._mask(_mask_key(window)) for window in windows]
+        table[:, LIVE] = [
             live_number[message_filter.born_time] if message_filter.bit_pos else -1 for message_filter in filters
         ]
         return table
@@ -150,13 +540,11 @@ class TopicFilters:
             elif offsets or only_listed or places or first < stored_from or stored_to <= last:
                 low, high = _ranges(queue_ids, offsets, (0, 0) if only_listed else ALL)
                 mask = masks.add(number)
-                window_loops.fill_mask(
+                fill_mask(
                     entries.store_timestamp, entries.queue_offset, bounds, stored_from, stored_to, low, high, mask
                 )
                 if places:
-                    window_loops.clear_elsewhere(
-                        entries.commitlog_offset, bounds, *_ranges(queue_ids, places, ALL), mask
-                    )
+                    clear_elsewhere(entries.commitlog_offset, bounds, *_ranges(queue_ids, places, ALL), mask)
         return masks
 
     def _fill_live_entries(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> EntryMasks:
@@ -176,7 +564,7 @@ class TopicFilters:
         if not self._has_filter_data:
             return planes, np.zeros(rows, bool)
         mask_of = masks.row_of[self._filter_masks]
-        bit_planes.fill_planes(bits, self._filter_predicates, masks.rows, mask_of, self._filter_bit_pos, planes)
+        fill_planes(bits, self._filter_predicates, masks.rows, mask_of, self._filter_bit_pos, planes)
         present = np.bitwise_or.reduce(masks.rows[np.unique(mask_of)], axis=0)
         return planes, packed_bits.unpack(present, rows)
 
@@ -187,14 +575,14 @@ class TopicFilters:
         received: list[tuple[Int32s, Words]] = []
         dropped: list[tuple[Int32s, Words]] = []
         windows = self._windows.copy()
-        windows[:, window_loops.MASK] = masks.row_of[windows[:, window_loops.MASK]]
-        with_live = windows[:, window_loops.LIVE] >= 0
-        windows[with_live, window_loops.LIVE] = live_entries.row_of[windows[with_live, window_loops.LIVE]]
+        windows[:, MASK] = masks.row_of[windows[:, MASK]]
+        with_live = windows[:, LIVE] >= 0
+        windows[with_live, LIVE] = live_entries.row_of[windows[with_live, LIVE]]
         done = 0
         while done < self.window_count:
             own, lost = (np.empty((BUFFER_ROWS, bits.shape[1]), np.uint64) for _ in range(2))
             own_of, lost_of = np.empty(BUFFER_ROWS, np.int32), np.empty(BUFFER_ROWS, np.int32)
-            done, owned, losing = window_loops.filter_windows(
+            done, owned, losing = filter_windows(
                 windows, done, bits, planes, self._bit_pos, live_entries.rows, masks.rows, bounds, counts,
                 own, own_of, lost, lost_of,
             )  # fmt: skip
@@ -204,14 +592,14 @@ class TopicFilters:
 
     def _delivered(self, matches: Matches, counts: Int64s, received: list[tuple[Int32s, Words]]) -> MatchSets:
         """Most windows received what their expression matches; the others are in ``received``."""
-        delivered = counts[:, :, window_loops.DELIVERED].sum(axis=1)
+        delivered = counts[:, :, DELIVERED].sum(axis=1)
         other = distinct_rows(received)
         is_other = np.zeros(self.window_count, bool)
         is_other[other.windows] = True
         plain = np.flatnonzero((delivered > 0) & ~is_other)
         bits = np.concatenate([matches.bits, other.bits]) if len(other.windows) else matches.bits
         windows = np.append(plain, other.windows)
-        chosen = np.append(self._windows[plain, window_loops.EXPRESSION], len(matches.bits) + other.chosen)
+        chosen = np.append(self._windows[plain, EXPRESSION], len(matches.bits) + other.chosen)
         return MatchSets.shared(windows, chosen, bits, np.append(matches.counts(), other.counts), matches.rows)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import FOREVER
-from filtering.pulls.pull import is_pulling
+from filtering.pulls import is_pulling
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 Span = tuple[int, int]

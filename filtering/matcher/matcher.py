@@ -3,24 +3,348 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from filtering.matcher import leaves, packed_bits
-from filtering.matcher.axes import TextAxis
+from filtering.kernels import text_loops
+from filtering.matcher import kernels, packed_bits
 from filtering.matcher.column import Column
-from filtering.matcher.columns import columns
-from filtering.matcher.kernels import kernels
-from filtering.matcher.program import compile_program
-from filtering.matcher.text_lists import TextLists
-from filtering.matcher.text_search import SearchLeaf, TextSearch
-from filtering.predicate import Predicate, PropertyPairLeaf, TextIn
+from filtering.matcher.packed_bits import Words, words
+from filtering.matcher.program import NumberAxis, TextAxis, compile_program
+from filtering.predicate import (
+    COMPARE,
+    DoublesCompare,
+    NumberType,
+    Predicate,
+    PropertyPairLeaf,
+    TextContains,
+    TextEndsWith,
+    TextIn,
+    TextsEqual,
+    TextStartsWith,
+    order,
+    parse,
+)
+
+# Finds many search texts in the texts of a column at once.
+
+
+SEARCHED = 16
+"""Octets of a search text that have states: few, so that long texts need little memory."""
+SearchLeaf: TypeAlias = TextContains | TextStartsWith | TextEndsWith
+Numbers = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class TextSearch:
+    """An automaton that reads each text once, octet by octet, for many leaves of one kind.
+
+    A state is the position of a row of ``width`` elements in ``steps``: ``steps[state + classes[octet]]`` is the next
+    state. At the states from ``first_end`` on, the first octets of some search texts end. End e has the texts
+    ``found[bounds[e]:bounds[e + 1]]``, and those of the end ``next_end[e]`` if that is not -1. What must follow for
+    text s is ``rests[rest_offsets[s]:rest_offsets[s + 1]]``.
+
+    TextContains: a state stands for the longest end of what was read with which a search text begins (Aho and
+    Corasick, "Efficient string matching", 1975). TextStartsWith: it stands for all that was read, and ``dead`` for
+    anything with which no search text begins (-1: there is no such state). TextEndsWith: the same, backwards.
+    """
+
+    is_backwards: bool
+    classes: Numbers
+    steps: Numbers
+    width: int
+    root: int
+    dead: int
+    first_end: int
+    next_end: Numbers
+    bounds: Numbers
+    found: Numbers
+    rests: npt.NDArray[np.uint8]
+    rest_offsets: Numbers
+
+    @classmethod
+    def of(cls, texts: Sequence[str], leaf: type[SearchLeaf]) -> TextSearch:
+        """The automaton of the leaves of a kind that have these search texts."""
+        is_backwards = leaf is TextEndsWith
+        encoded = [text.encode()[:: -1 if is_backwards else 1] for text in texts]
+        trie = _Trie.of(encoded)
+        otherwise = 0 if leaf is TextContains else trie.add_state()
+        classes = _classes(encoded)
+        steps, shorter, is_end = _transitions(trie, classes, otherwise)
+        states, width = steps.shape
+        order = np.argsort(is_end, kind="stable")  # the states at which search texts end come last
+        place = np.empty(states, np.int32)
+        place[order] = np.arange(states)
+        first_end = int(np.count_nonzero(~is_end))
+        ends = order[first_end:].tolist()
+        next_end = [place[shorter[end]] - first_end if end and is_end[shorter[end]] else -1 for end in ends]
+        rests = [text[SEARCHED:] for text in encoded]
+        return cls(
+            is_backwards,
+            classes,
+            (place * width)[steps[order]].ravel(),
+            width,
+            int(place[0]) * width,
+            int(place[otherwise]) * width if otherwise else -1,
+            first_end * width,
+            np.array(next_end, np.int32),
+            _bounds([len(trie.texts[end]) for end in ends]),
+            np.array([number for end in ends for number in trie.texts[end]], np.int32),
+            np.frombuffer(b"".join(rests), np.uint8),
+            _bounds([len(rest) for rest in rests]),
+        )
+
+    def holds(self, column: Column) -> Words:
+        """For each leaf, the messages for which it is true: packed bits, shape (leaves, words)."""
+        bits = np.zeros((len(self.rest_offsets) - 1, words(len(column))), np.uint64)
+        automaton = (self.is_backwards, self.classes, self.steps, self.width, self.root, self.dead, self.first_end)
+        ends = (self.next_end, self.bounds, self.found, self.rests, self.rest_offsets)
+        text_loops.search(kernels.texts_of(column), len(column), *automaton, *ends, bits)
+        return bits
+
+
+@dataclass(frozen=True, eq=False)
+class _Trie:
+    """A state for each beginning of the searched octets of the texts; state 0 is the empty one.
+
+    ``children[state]``: the states that are one octet longer, by this octet. ``texts[state]``: the numbers of the texts
+    whose searched octets end there.
+    """
+
+    children: list[dict[int, int]]
+    texts: list[list[int]]
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes]) -> _Trie:
+        trie = cls([{}], [[]])
+        for number, text in enumerate(texts):
+            state = 0
+            for octet in text[:SEARCHED]:
+                if octet not in trie.children[state]:
+                    trie.children[state][octet] = trie.add_state()
+                state = trie.children[state][octet]
+            trie.texts[state].append(number)
+        return trie
+
+    def add_state(self) -> int:
+        """A new state, without children and texts."""
+        self.children.append({})
+        self.texts.append([])
+        return len(self.children) - 1
+
+
+def _classes(texts: Sequence[bytes]) -> Numbers:
+    """The class of each octet: 0 for those that no text has among its searched octets. Shape (256,)."""
+    octets = sorted({octet for text in texts for octet in text[:SEARCHED]})
+    classes = np.zeros(256, np.int32)
+    classes[octets] = np.arange(1, len(octets) + 1)
+    return classes
+
+
+def _transitions(trie: _Trie, classes: Numbers, otherwise: int) -> tuple[Numbers, Sequence[int], npt.NDArray[np.bool_]]:
+    """The next states, shape (states, classes); and for each state, the next shorter one, and whether it is an end.
+
+    The next shorter state (the "failure" of Aho and Corasick) is that of the longest end of what a state stands for, or
+    ``otherwise`` if no search text begins so. A state is an end if a text ends there, or at a shorter state.
+    """
+    states = len(trie.children)
+    steps = np.full((states, 1 << int(classes.max()).bit_length()), otherwise, np.int32)
+    shorter = [otherwise] * states
+    is_end = np.array([bool(numbers) for numbers in trie.texts])
+    in_breadth = [0]
+    for state in in_breadth:
+        if state:
+            steps[state] = steps[shorter[state]]
+            is_end[state] |= is_end[shorter[state]]
+        for octet, child in trie.children[state].items():
+            shorter[child] = int(steps[state, classes[octet]])
+            steps[state, classes[octet]] = child
+            in_breadth.append(child)
+    return steps, shorter, is_end
+
+
+def _bounds(lengths: Sequence[int]) -> Numbers:
+    return np.cumsum([0, *lengths]).astype(np.int32)
+
+
+# Finds the texts of a column in many long lists at once.
+
+
+@dataclass(frozen=True, eq=False)
+class TextLists:
+    """Lists of texts. ``index`` finds the number of each of the ``count`` distinct texts, or -1.
+
+    ``lists_with``: for each list, the numbers of its texts as packed bits, shape (lists, words).
+    """
+
+    index: Any
+    count: int
+    lists_with: Words
+
+    @classmethod
+    def of(cls, lists: Sequence[frozenset[str]]) -> TextLists:
+        number = {text: i for i, text in enumerate(sorted(frozenset().union(*lists)))}
+        lists_with = np.zeros((len(lists), words(len(number))), np.uint64)
+        for bits, texts in zip(lists_with, lists, strict=True):
+            listed = np.array([number[text] for text in texts], np.uint64)
+            np.bitwise_or.at(bits, listed >> np.uint64(6), np.uint64(1) << (listed & np.uint64(63)))
+        answers = np.append(np.arange(len(number)), (-1, -1)).astype(np.int32)
+        return cls(kernels.index_texts(tuple(number), answers), len(number), lists_with)
+
+    def holds(self, column: Column) -> Words:
+        """For each list, the messages whose text is in it: packed bits, shape (lists, words)."""
+        numbers = column.answer(lambda texts: kernels.find_texts(texts, self.index), -1)
+        return kernels.spread(self.lists_with, self.count, numbers.astype(np.int32, copy=False))
+
+
+# The numbers of a column, as Java parses and orders them.
+
+
+def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The number of each message (an integer, or the double_order of a double), and whether it has one."""
+    asked = column.asked
+    values, is_number, odd = kernels.most_numbers(asked, type)
+    if len(odd):
+        values[odd], is_number[odd] = _odd_numbers(asked, odd, type)
+    return column.spread(values, 0), column.spread(is_number, False)
+
+
+def column_number_classes(column: Column, type: NumberType, index: Any) -> npt.NDArray[np.int32]:
+    """The class of each message's number. ``index``: kernels.index_cuts."""
+    classes, odd = kernels.most_number_classes(column, type, index)
+    if len(odd):
+        classes[odd] = kernels.number_classes(*_odd_numbers(column, odd, type), index)
+    return classes
+
+
+def _odd_numbers(
+    column: Column, rows: npt.NDArray[np.int64], type: NumberType
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The numbers of some rows whose texts the kernels leave."""
+    distinct = column.text_of_each().take(pa.array(rows)).dictionary_encode()
+    parsed = [parse(type, text) for text in distinct.dictionary.to_pylist()]
+    values = np.array([0 if number is None else order(type, number) for number in parsed], np.int64)
+    is_number = np.array([number is not None for number in parsed], np.bool_)
+    indices = distinct.indices.to_numpy()
+    return values[indices], is_number[indices]
+
+
+# Evaluates the leaves of a program on a batch of messages.
+
+
+Bools = npt.NDArray[np.bool_]
+
+
+def text_classes(axis: TextAxis, column: Column | None, index: Any, rows: int) -> npt.NDArray[np.int32]:
+    """The class of each message on ``axis``. ``index``: kernels.index_texts of the axis."""
+    if column is None:
+        return np.full(rows, axis.text_classes[-1])
+    return column.answer(lambda texts: kernels.find_texts(texts, index), axis.registers - 1)
+
+
+def number_classes(axis: NumberAxis, column: Column | None, index: Any, rows: int) -> npt.NDArray[np.int32]:
+    """The class of each message on ``axis``. ``index``: kernels.index_cuts of the axis."""
+    if column is None:
+        return np.full(rows, axis.registers, np.int32)
+    return column.answer(lambda texts: column_number_classes(texts, axis.type, index), axis.registers)
+
+
+def tags_code_classes(
+    axis: NumberAxis, tags_code: pa.Int64Array | None, index: Any, rows: int
+) -> npt.NDArray[np.int32]:
+    """The class of each message on the axis of tags codes. The broker compares their lower 32 bits."""
+    if tags_code is None:
+        return np.full(rows, axis.registers, np.int32)
+    cut = tags_code.fill_null(0).to_numpy().astype(np.int32).astype(np.int64)
+    return kernels.number_classes(cut, tags_code.is_valid().to_numpy(zero_copy_only=False), index)
+
+
+def searches(search: TextSearch, column: Column) -> Words:
+    """For each leaf of a search, the messages for which it is true: packed bits, shape (leaves, words)."""
+    asked = column.asked
+    found = search.holds(asked)
+    if asked is column:
+        return found
+    assert column.positions is not None
+    return kernels.spread(found, len(asked), column.positions)
+
+
+def pair_answers(pair_leaves: Iterable[PropertyPairLeaf], columns: Mapping[str, Column]) -> Iterator[Bools | None]:
+    """The messages for which each leaf about two properties is true; None: no message. Each property is read once."""
+    texts = cache(lambda name: columns[name].text_of_each())
+    doubles = cache(lambda name: numbers(columns[name], NumberType.DOUBLE))
+    for leaf in pair_leaves:
+        if leaf.left not in columns or leaf.right not in columns:
+            yield None
+            continue
+        match leaf:
+            case TextsEqual():
+                yield _true(pc.equal(texts(leaf.left), texts(leaf.right)))
+            case DoublesCompare(comparison=comparison):
+                (left, is_left), (right, is_right) = doubles(leaf.left), doubles(leaf.right)
+                yield np.asarray(COMPARE[comparison](left, right)) & is_left & is_right
+            case _:
+                raise TypeError(f"There is no leaf {type(leaf).__name__} in a predicate.")
+
+
+def _true(array: pa.BooleanArray) -> Bools:
+    result: Bools = array.fill_null(False).to_numpy(zero_copy_only=False)
+    return result
+
+
+# Reads the properties of a batch of messages from different Arrow layouts.
+
+
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.null())
+
+
+def columns(properties: pa.RecordBatch | pa.Array, names: tuple[str, ...]) -> dict[str, Column]:
+    """The columns of the properties ``names`` that the batch has. Raises TypeError for another kind of batch."""
+    if isinstance(properties, pa.MapArray):
+        return _of_map(properties, names)
+    if isinstance(properties, pa.StructArray):
+        properties = pa.RecordBatch.from_arrays(properties.flatten(), properties.type.names)
+    if not isinstance(properties, pa.RecordBatch):
+        raise TypeError(f"properties must be a RecordBatch, StructArray or MapArray, not {type(properties).__name__}.")
+    present = set(properties.schema.names)
+    return {name: _column(properties.column(name), name) for name in names if name in present}
+
+
+def _column(array: pa.Array, name: str) -> Column:
+    if not pa.types.is_dictionary(array.type):
+        return Column(_strings(array, name))
+    if len(array.dictionary) > len(array):
+        return Column(_strings(array.dictionary_decode(), name))
+    return Column(_strings(array.dictionary, name), array.indices.cast(pa.int32()).fill_null(-1).to_numpy())
+
+
+def _strings(array: pa.Array, name: str) -> pa.StringArray:
+    """The texts, or only nulls. Raises TypeError for other types: the text of a number is not known."""
+    type_ = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if type_ not in _TEXTS:
+        raise TypeError(f"properties are texts: {name} has the type {type_}")
+    return array if array.type == pa.string() else array.cast(pa.string())
+
+
+def _of_map(properties: pa.MapArray, names: tuple[str, ...]) -> dict[str, Column]:
+    # A slice of a MapArray has its own offsets, but all keys and items of the original array.
+    offsets = properties.offsets.to_numpy()
+    first, last = int(offsets[0]), int(offsets[-1])
+    keys = _strings(properties.keys.slice(first, last - first), "a key of the map")
+    items = _strings(properties.items.slice(first, last - first), "an item of the map")
+    numbers = np.arange(len(names) + 2, dtype=np.int32)
+    name_of = kernels.find_texts(Column(keys), kernels.index_texts(names, numbers))
+    positions = kernels.pivot(name_of, offsets - first, len(names))
+    if properties.null_count:
+        positions[:, properties.is_null().to_numpy(zero_copy_only=False)] = -1
+    return {name: Column(items, positions[i]) for i, name in enumerate(names)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,20 +404,20 @@ class Matcher:
         classes = kernels.allocate(len(program.axes) * rows, np.int32).reshape(len(program.axes), rows)
         for i, (axis, index) in enumerate(zip(program.axes, self._axis_indexes, strict=True)):
             if isinstance(axis, TextAxis):
-                classes[i] = leaves.text_classes(axis, columns_by_name.get(axis.name), index, rows)
+                classes[i] = text_classes(axis, columns_by_name.get(axis.name), index, rows)
             elif axis.name is not None:
-                classes[i] = leaves.number_classes(axis, columns_by_name.get(axis.name), index, rows)
+                classes[i] = number_classes(axis, columns_by_name.get(axis.name), index, rows)
             else:
-                classes[i] = leaves.tags_code_classes(axis, tags_code, index, rows)
+                classes[i] = tags_code_classes(axis, tags_code, index, rows)
         singles = np.zeros((len(program.singles), packed_bits.words(rows)), np.uint64)
         for name, searched, search in self._searches:
             if name in columns_by_name:
-                singles[searched] = leaves.searches(search, columns_by_name[name])
+                singles[searched] = searches(search, columns_by_name[name])
         for name, listed, lists in self._lists:
             if name in columns_by_name:
                 singles[listed] = lists.holds(columns_by_name[name])
         pairs = {i: leaf for i, leaf in enumerate(program.singles) if isinstance(leaf, PropertyPairLeaf)}
-        for i, answer in zip(pairs, leaves.pairs(pairs.values(), columns_by_name), strict=True):
+        for i, answer in zip(pairs, pair_answers(pairs.values(), columns_by_name), strict=True):
             if answer is not None:
                 singles[i] = packed_bits.pack(answer)
         bits = kernels.evaluate(program, classes, singles, rows)

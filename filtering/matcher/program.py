@@ -3,15 +3,294 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from filtering.matcher.axes import Axis, AxisKey, Signal, TextAxis, axis_key, axis_of
-from filtering.matcher.gates import ALWAYS, NEVER, Gates, invert
-from filtering.predicate import And, Constant, Not, Or, Predicate, TextIn, postorder
+from filtering.java import double_order
+from filtering.predicate import (
+    TRUE_TEXTS,
+    And,
+    Comparison,
+    Constant,
+    IsNumber,
+    IsPresent,
+    IsTrueText,
+    Not,
+    NumberIs,
+    NumberType,
+    Or,
+    Predicate,
+    TagsCodeIn,
+    TextIn,
+    postorder,
+)
+
+# Predicates as two-input AND gates over registers of packed bits.
+#
+# A signal is twice the number of its node, plus one if it is inverted. Node 0 is the constant false. Equal gates are
+# one gate. This is the and-inverter graph of logic synthesis (Kuehlmann et al., "Robust Boolean Reasoning for
+# Equivalence Checking and Functional Property Verification", 2002).
+
+
+NEVER = 0
+ALWAYS = 1
+
+
+def invert(signal: int) -> int:
+    """The signal that is true where ``signal`` is false."""
+    return signal ^ 1
+
+
+class Gates:
+    """A graph of gates. Its first nodes are ``inputs`` registers, numbered from 1."""
+
+    def __init__(self, inputs: int) -> None:
+        self._first_gate = inputs + 1
+        self._operands: list[tuple[int, int]] = []
+        self._known: dict[tuple[int, int], int] = {}
+
+    def all_of(self, signals: Iterable[int]) -> int:
+        """The AND of some signals; ALWAYS without any."""
+        result = ALWAYS
+        for signal in sorted(set(signals)):
+            result = self._gate(result, signal)
+        return result
+
+    def any_of(self, signals: Iterable[int]) -> int:
+        """The OR of some signals; NEVER without any."""
+        return invert(self.all_of(invert(signal) for signal in signals))
+
+    def _gate(self, left: int, right: int) -> int:
+        if left > right:
+            left, right = right, left
+        if left == NEVER or left == invert(right):
+            return NEVER
+        if left in (ALWAYS, right):
+            return right
+        gate = self._known.get((left, right))
+        if gate is None:
+            gate = self._known[left, right] = 2 * (self._first_gate + len(self._operands))
+            self._operands.append((left, right))
+        return gate
+
+    def instructions(self, outputs: Sequence[int]) -> tuple[npt.NDArray[np.int32], int]:
+        """Instructions that compute the signals ``outputs``, shape (instructions, 4), and how many registers they use.
+
+        An instruction (target, left, right, inverted) stores the AND of the signals left and right in register
+        ``target``. A negative target means output ~target, which is inverted if ``inverted`` is 1. Signals here have
+        numbers of registers instead of nodes. Register 0 holds zeros; the inputs follow. A register is used again
+        after the last instruction that reads its gate.
+        """
+        wanted: dict[int, list[int]] = {}
+        for output, signal in enumerate(outputs):
+            wanted.setdefault(signal >> 1, []).append(output)
+        last_reader = self._last_readers(wanted)
+        register = {node: node for node in range(self._first_gate)}
+        free: list[int] = []
+        registers = self._first_gate
+        instructions: list[tuple[int, int, int, int]] = []
+
+        def place(signal: int) -> int:
+            return register[signal >> 1] << 1 | signal & 1
+
+        def put_out(node: int) -> None:
+            for output in wanted.get(node, ()):
+                instructions.append((~output, register[node] << 1, register[node] << 1, outputs[output] & 1))
+
+        for node in sorted(node for node in wanted if node < self._first_gate):
+            put_out(node)
+        for node, (left, right) in enumerate(self._operands, self._first_gate):
+            if node not in last_reader:
+                continue
+            readers = wanted.get(node, ())
+            if last_reader[node] == node and len(readers) == 1:
+                instructions.append((~readers[0], place(left), place(right), outputs[readers[0]] & 1))
+            else:
+                if not free:
+                    free.append(registers)
+                    registers += 1
+                register[node] = free.pop()
+                instructions.append((register[node], place(left), place(right), 0))
+                put_out(node)
+            for done in (left >> 1, right >> 1, node):
+                if last_reader.get(done) == node and done in register:
+                    free.append(register.pop(done))
+        return np.array(instructions, np.int32).reshape(-1, 4), registers
+
+    def _last_readers(self, wanted: Iterable[int]) -> dict[int, int]:
+        """The last gate that reads each needed gate; the gate itself if it is only an output."""
+        last_reader = {node: node for node in wanted if node >= self._first_gate}
+        for i in range(len(self._operands) - 1, -1, -1):
+            node = self._first_gate + i
+            if node in last_reader:
+                for operand in (signal >> 1 for signal in self._operands[i]):
+                    if operand >= self._first_gate and last_reader.get(operand, operand) == operand:
+                        last_reader[operand] = node
+        return last_reader
+
+
+# Axes: they divide messages into classes, so that a leaf of a predicate is a set of classes.
+#
+# All leaves that read one property as one type share an axis. The axis puts each message into one class, so that a
+# leaf is true for all messages of a class or for none. Classes are the texts in leaves, or the intervals between the
+# numbers in leaves.
+
+
+Signal = Callable[[Predicate], int]
+"""Returns the signal of a leaf (see :mod:`filtering.matcher.program`)."""
+
+_LEAST = -(2**63)
+_BEYOND = 2**63
+
+
+@dataclass(frozen=True, eq=False)
+class TextAxis:
+    """The axis of texts. Of its n classes, n-2 has any other text, and n-1 the messages without the property.
+
+    ``text_classes`` (int32): the class of each of ``texts``, then of any other text, then of a missing property.
+    Register ``start + c`` has the messages of class c.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    text_classes: npt.NDArray[np.int32]
+    start: int
+
+    @property
+    def registers(self) -> int:
+        return int(self.text_classes[-1]) + 1
+
+    @classmethod
+    def of(cls, name: str, leaves: Iterable[Predicate], start: int) -> TextAxis:
+        """Texts that occur in the same leaves share a class."""
+        leaves_of: dict[str, list[int]] = defaultdict(list)
+        for i, leaf in enumerate(leaves):
+            for text in _texts(leaf):
+                leaves_of[text].append(i)
+        class_of: dict[tuple[int, ...], int] = {}
+        classes = [class_of.setdefault(tuple(numbers), len(class_of)) for numbers in leaves_of.values()]
+        text_classes = np.array([*classes, len(class_of), len(class_of) + 1], np.int32)
+        return cls(name, tuple(leaves_of), text_classes, start)
+
+    def gates(self) -> Callable[[TextIn], int]:
+        """Returns the number of gates that a leaf takes, about."""
+        class_of = dict(zip(self.texts, self.text_classes.tolist(), strict=False))
+
+        def gates_of(leaf: TextIn) -> int:
+            chosen = len({class_of[text] for text in leaf.texts})
+            return min(chosen, self.registers - chosen)
+
+        return gates_of
+
+    def signal(self, gates: Gates) -> Signal:
+        """Signals of leaves on this axis: true in the classes of a leaf, or false in the others if these are fewer."""
+        class_of = dict(zip(self.texts, self.text_classes.tolist(), strict=False))
+        everything = range(self.registers)
+
+        def signal_of(leaf: Predicate) -> int:
+            if isinstance(leaf, IsPresent):
+                return invert(2 * (self.start + everything[-1]))
+            chosen = {class_of[text] for text in _texts(leaf)}
+            if 2 * len(chosen) <= len(everything):
+                return gates.any_of(2 * (self.start + c) for c in chosen)
+            return gates.all_of(invert(2 * (self.start + c)) for c in everything if c not in chosen)
+
+        return signal_of
+
+
+@dataclass(frozen=True, eq=False)
+class NumberAxis:
+    """The axis of numbers. Class c holds the numbers in [cuts[c-1], cuts[c]).
+
+    The last class holds the messages without a number of the type; it has no register. ``name`` is None on the axis of
+    tags codes. ``cuts`` are int64: integers, or the double_order of doubles. Register ``start + c`` has the messages of
+    class c and of all classes before it.
+    """
+
+    name: str | None
+    type: NumberType
+    cuts: npt.NDArray[np.int64]
+    start: int
+
+    @property
+    def registers(self) -> int:
+        return len(self.cuts) + 1
+
+    @classmethod
+    def of(cls, name: str | None, type: NumberType, leaves: Iterable[Predicate], start: int) -> NumberAxis:
+        """The axis whose cuts are the bounds of all leaves. ``start``: its first register."""
+        cuts = {cut for leaf in leaves for bounds in _ranges(leaf) for cut in bounds}
+        return cls(name, type, np.array(sorted(cuts - {_LEAST, _BEYOND}), np.int64), start)
+
+    def signal(self, gates: Gates) -> Signal:
+        """Signals of leaves on this axis: true in the ranges of a leaf."""
+        below = {cut: 2 * (self.start + i) for i, cut in enumerate([*self.cuts.tolist(), _BEYOND])}
+        below[_LEAST] = NEVER
+
+        def signal_of(leaf: Predicate) -> int:
+            return gates.any_of(gates.all_of((below[upper], invert(below[lower]))) for lower, upper in _ranges(leaf))
+
+        return signal_of
+
+
+Axis = TextAxis | NumberAxis
+AxisKey = tuple[str | None, NumberType | None]
+
+
+def axis_key(leaf: Predicate) -> AxisKey | None:
+    """The property and type of a leaf's axis; None for a leaf that has no axis."""
+    match leaf:
+        case IsPresent(name=name) | TextIn(name=name) | IsTrueText(name=name):
+            return name, None
+        case IsNumber(name=name, type=type) | NumberIs(name=name, type=type):
+            return name, type
+        case TagsCodeIn():
+            return None, NumberType.INT
+    return None
+
+
+def axis_of(key: AxisKey, leaves: Sequence[Predicate], start: int) -> Axis:
+    """The axis of all leaves with this :func:`axis_key`. ``start``: its first register."""
+    name, type = key
+    if type is not None:
+        return NumberAxis.of(name, type, leaves, start)
+    assert name is not None
+    return TextAxis.of(name, leaves, start)
+
+
+def _texts(leaf: Predicate) -> frozenset[str]:
+    """The texts for which a leaf is true. IsPresent has none."""
+    match leaf:
+        case TextIn(texts=texts):
+            return texts
+        case IsTrueText():
+            return TRUE_TEXTS
+    return frozenset()
+
+
+def _ranges(leaf: Predicate) -> list[tuple[int, int]]:
+    """The numbers for which a leaf is true, as half-open ranges of int64."""
+    if isinstance(leaf, TagsCodeIn):
+        return [(code, code + 1) for code in leaf.codes]
+    if not isinstance(leaf, NumberIs):
+        return [(_LEAST, _BEYOND)]
+    value = double_order(leaf.value) if leaf.type is NumberType.DOUBLE else int(leaf.value)
+    first, after = (min(max(cut, _LEAST), _BEYOND) for cut in (value, value + 1))
+    match leaf.comparison:
+        case Comparison.EQUAL:
+            return [(first, after)]
+        case Comparison.LESS:
+            return [(_LEAST, first)]
+        case Comparison.LESS_OR_EQUAL:
+            return [(_LEAST, after)]
+        case Comparison.GREATER:
+            return [(after, _BEYOND)]
+        case Comparison.GREATER_OR_EQUAL:
+            return [(first, _BEYOND)]
+
 
 MOST_GATES = 64
 """A list of texts that would take more gates is a leaf without an axis. Few lists overlap so much."""

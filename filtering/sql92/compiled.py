@@ -10,14 +10,12 @@ from filtering.predicate import Predicate
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, version_of
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import SuspiciousPart, lint
-from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
-from filtering.sql92.lowering.lowering import Lowering
-from filtering.sql92.normal_form.form import Form
-from filtering.sql92.normal_form.normal_form import NormalForm
+from filtering.sql92.lowering import EvaluationOutcome, Lowering
+from filtering.sql92.normal_form import Form, NormalForm
+from filtering.sql92.parser import parse
 from filtering.sql92.reference import evaluate
-from filtering.sql92.spark_sql.predicate import spark_sql
-from filtering.sql92.syntax.parser import parse
-from filtering.sql92.syntax.tokens import TEXT_SEARCHES
+from filtering.sql92.spark_sql import spark_sql
+from filtering.sql92.tokens import TEXT_SEARCHES
 from filtering.type_checks import check_type
 
 _NEW_WORDS = re.compile("|".join(TEXT_SEARCHES), re.IGNORECASE)

@@ -18,11 +18,10 @@ from sqlglot.tokenizer_core import Token
 
 from filtering.predicate import Comparison
 from filtering.rocketmq_version import RocketMQVersion
+from filtering.sql92 import nodes
 from filtering.sql92.errors import InvalidExpression
-from filtering.sql92.syntax import nodes
-from filtering.sql92.syntax.nodes import Node, Search
-from filtering.sql92.syntax.parser import parse
-from filtering.sql92.syntax.walk import Steps, run
+from filtering.sql92.nodes import Node, Search, Steps, run
+from filtering.sql92.parser import parse
 
 
 class MessageFilter(exp.Expression, exp.Func):

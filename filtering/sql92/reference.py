@@ -10,13 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from filtering.counted import shortened
-from filtering.predicate import TRUE_TEXTS, Comparison, NumberType
-from filtering.predicate_value import parse
+from filtering.predicate import TRUE_TEXTS, Comparison, NumberType, parse
+from filtering.sql92 import nodes
 from filtering.sql92.errors import EvaluationError
-from filtering.sql92.syntax import nodes
-from filtering.sql92.syntax.checks import compare
-from filtering.sql92.syntax.nodes import Node, Number, Search
-from filtering.sql92.syntax.walk import Steps, run
+from filtering.sql92.nodes import Node, Number, Search, Steps, run
+from filtering.sql92.parser import compare
 
 Value: TypeAlias = bool | str | Number | None
 Properties: TypeAlias = Mapping[str, str]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
@@ -15,8 +17,40 @@ from filtering.rocketmq_version import RocketMQVersion
 from filtering.sql92 import Expressions
 from filtering.subscription_data import SUB_ALL, Subscription, expression_type, is_tag_type
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
-from filtering.subscriptions.states import append_state
 from filtering.subscriptions.subscription_row import SubscriptionRow, compile_subscription
+
+if TYPE_CHECKING:
+    from filtering.subscriptions.inconsistency import GroupClients
+
+
+# States that follow each other: each holds until the next one begins.
+
+
+State = TypeVar("State", "SubscriptionRow", "GroupClients")
+"""What holds in [``valid_from``, ``valid_to``) (ms); None: it still does."""
+
+
+def append_state(states: list[State], new: State) -> None:
+    """Appends a state to those of one group and topic. The last of them ends when the new one begins.
+
+    Of states that begin in one millisecond, only the last counts. A state that changes nothing is not appended.
+    """
+    if states and states[-1].valid_from == new.valid_from:
+        states.pop()
+    if states and replace(states[-1], valid_from=new.valid_from, valid_to=None) == new:
+        states[-1] = replace(states[-1], valid_to=None)
+        return
+    if states:
+        states[-1] = replace(states[-1], valid_to=new.valid_from)
+    states.append(new)
+
+
+def states_by_key(states: Iterable[State]) -> defaultdict[GroupTopic, list[State]]:
+    """The states of each group and topic, in the same order."""
+    found: defaultdict[GroupTopic, list[State]] = defaultdict(list)
+    for state in states:
+        found[state.key].append(state)
+    return found
 
 
 def subscription_history(
@@ -220,3 +254,42 @@ class _Replay:
 
     def rows(self) -> list[SubscriptionRow]:
         return [row for key in sorted(self._rows) for row in self._rows[key]]
+
+
+# The subscriptions in force at an instant, after some events, or if a group had only one.
+
+
+def in_force_at(history: Iterable[State], instant: int) -> list[State]:
+    return [row for row in history if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)]
+
+
+def state_at(states: Iterable[State], instant: int) -> State | None:
+    """The state of one group and topic that is valid at ``instant`` (ms); None if there is none."""
+    return next(iter(in_force_at(states, instant)), None)
+
+
+def in_force_after(
+    events: Sequence[SubscriptionEvent], broker: BrokerConfig, expressions: Expressions | None = None, since: int = 0
+) -> list[SubscriptionRow]:
+    """The subscriptions in force after all of ``events``, and not before ``since`` (ms)."""
+    end = max([since, *(event.at for event in events)])
+    return in_force_at(subscription_history(events, broker, expressions), end)
+
+
+def registered_alone(group: str, subscription: Subscription, broker: BrokerConfig) -> SubscriptionRow:
+    """A subscription as it would be in force if the group had no other one."""
+    event = SubscriptionEvent(0, Operation.REGISTER, group, (subscription,))
+    (row,) = subscription_history([event], broker)
+    return row
+
+
+def present_filter(history: Iterable[SubscriptionRow], instant: int) -> SubscriptionRow | None:
+    """The first state with the filter that is in force at ``instant`` (ms), and was since then; None if there is none.
+
+    ``history`` has the states of one group and topic, in order.
+    """
+    before = [row for row in history if row.valid_from <= instant]
+    if state_at(before, instant) is None:
+        return None
+    same = takewhile(lambda row: row.filter == before[-1].filter, reversed(before))
+    return list(same)[-1]

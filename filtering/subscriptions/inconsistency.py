@@ -14,7 +14,7 @@ from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.counted import listed, shortened
 from filtering.subscription_data import Filter, filter_of
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
-from filtering.subscriptions.states import append_state, states_by_key
+from filtering.subscriptions.history import append_state, states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 FLIP_BACK = 600_000

@@ -14,12 +14,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from filtering.java.strings import has_half_a_pair
-from filtering.sql92.syntax.recognition import looks_like_sql92
+from filtering.java import has_half_a_pair
+from filtering.sql92.parser import looks_like_sql92
 from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription, new_subscription
-from filtering.subscriptions.event_lines import parse_event
-from filtering.subscriptions.events import UNVERSIONED, ConsumeFrom, Operation, SubscriptionEvent
-from filtering.subscriptions.json_fields import parse_json
+from filtering.subscriptions.events import (
+    UNVERSIONED,
+    ConsumeFrom,
+    Operation,
+    SubscriptionEvent,
+    parse_event,
+    parse_json,
+)
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.sources import is_consumer_filter
 

@@ -5,16 +5,167 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
-from filtering.java.strings import has_half_a_pair
-from filtering.subscription_data import Subscription
-from filtering.subscriptions.event_lines import parse_event_lines
-from filtering.subscriptions.events import InvalidSubscriptionEvent, Operation, SubscriptionEvent, SubscriptionEvents
-from filtering.subscriptions.instants import checked
-from filtering.subscriptions.json_fields import check_encoding, parse_json, text_field, whole_number
-from filtering.subscriptions.yaml_list import parse_yaml
+import yaml
+
+from filtering.java import LONG_MAX, has_half_a_pair, without_half_pairs
+from filtering.subscription_data import SQL92, TAG, Subscription, filter_of, is_tag_type, new_subscription
+from filtering.subscriptions.events import (
+    UNVERSIONED,
+    ConsumeFrom,
+    GroupTopic,
+    InvalidSubscriptionEvent,
+    Operation,
+    SubscriptionEvent,
+    SubscriptionEvents,
+    check_encoding,
+    checked,
+    in_order,
+    instant,
+    parse_consume_from,
+    parse_event_lines,
+    parse_json,
+    text_field,
+    whole_number,
+)
+from filtering.subscriptions.namespace import wrap_namespace
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.yaml_input import InvalidYaml, compose
+
+# Subscriptions as a YAML list. Each entry has a group, a topic and an expression.
+#
+#     - group: cg_paid
+#       topic: OrderEvents
+#       tag: paid || shipped
+#     - group: cg_expensive
+#       topic: OrderEvents
+#       sql: price > 50.0
+#       at: 2026-11-21T06:00:00Z
+#
+# ``at`` is when the subscription takes effect, in milliseconds or as an ISO time (UTC if it has no time zone). A list
+# without any ``at`` is a snapshot: it is valid from the end of the night before, or in a first night before all
+# messages. A group that is not in a later snapshot has left. ``consume_from`` is where the group begins in a queue if
+# it has no offset there: ``last`` (the default), ``first``, or at the first message stored since a time, written like
+# ``at``. ``namespace: shop`` is the client's namespace: at the broker, the group and topic are ``shop%cg_paid`` and
+# ``shop%OrderEvents``. ``message_model: broadcasting`` marks a group that broadcasts (default: clustering): it is
+# named as not replayed. ``class_filter_mode: true`` marks a subscription by filter class, which takes every message.
+
+
+_KEYS = ("group", "topic", "tag", "sql", "at", "consume_from", "namespace", "message_model", "class_filter_mode")
+
+_Place: TypeAlias = tuple[int, str]
+"""The first line of an entry, and its text."""
+
+
+def parse_yaml(text: str) -> SubscriptionEvents:
+    """The events of all entries. Invalid entries are rejected, and the whole text if it is not a YAML list."""
+    read: list[tuple[_Place, SubscriptionEvent]] = []
+    broadcasting: list[GroupTopic] = []
+    rejected, is_timed = [], False
+    try:
+        loader, document = compose(without_half_pairs(text))
+    except InvalidYaml as error:
+        encoding = "not UTF-8 (convert it, as iconv does), and " if has_half_a_pair(text) else ""
+        return _all_rejected(error.line, text, f"{encoding}{error}")
+    if document is None:
+        return SubscriptionEvents((), ())
+    if not isinstance(document, yaml.SequenceNode):
+        return _all_rejected(1, text, "not a list; start each subscription with a dash, as in - group: cg_paid")
+    for node in document.value:
+        place = node.start_mark.line + 1, text[node.start_mark.index : node.end_mark.index].rstrip()
+        try:
+            for scalar in _scalars(node):
+                check_encoding(text[scalar.start_mark.index : scalar.end_mark.index])
+            entry = loader.construct_object(node, deep=True)
+            event = _event(entry)
+            is_timed |= "at" in entry
+            if entry.get("message_model") == "broadcasting":
+                broadcasting.append((event.group, event.subscriptions[0]["topic"]))
+            else:
+                read.append((place, event))
+        except (ValueError, yaml.YAMLError) as error:
+            rejected.append(InvalidSubscriptionEvent(*place, str(error)))
+    if not is_timed:
+        read, replaced = _last_of_each(read)
+        rejected = sorted([*rejected, *replaced], key=lambda entry: entry.line)
+    events = tuple(event for _, event in read)
+    is_snapshot = bool(events) and not is_timed
+    return SubscriptionEvents(events, tuple(rejected), is_snapshot, tuple(dict.fromkeys(broadcasting)))
+
+
+def _last_of_each(
+    read: Sequence[tuple[_Place, SubscriptionEvent]],
+) -> tuple[list[tuple[_Place, SubscriptionEvent]], list[InvalidSubscriptionEvent]]:
+    """The last subscription of each group to each topic, as at the broker; others are rejected if they differ."""
+    last = {(event.group, event.subscriptions[0]["topic"]): (place, event) for place, event in read}
+    kept, rejected = [], []
+    for place, event in read:
+        (line, _), counts = entry = last[event.group, event.subscriptions[0]["topic"]]
+        if event is counts:
+            kept.append(entry)
+        elif event != counts:
+            reason = f"line {line} has the same group and topic, and counts; give at: if the subscription changed"
+            rejected.append(InvalidSubscriptionEvent(*place, reason, is_replaced=True))
+    return kept, rejected
+
+
+def _all_rejected(line: int, text: str, reason: str) -> SubscriptionEvents:
+    return SubscriptionEvents((), (InvalidSubscriptionEvent(line, text, reason),))
+
+
+def _scalars(node: yaml.Node) -> Iterator[yaml.Node]:
+    """The keys and values in a node: what is left of it without comments."""
+    if isinstance(node, yaml.ScalarNode):
+        yield node
+    for child in node.value if isinstance(node, yaml.CollectionNode) else ():
+        for each in child if isinstance(child, tuple) else (child,):
+            yield from _scalars(each)
+
+
+def _event(entry: object) -> SubscriptionEvent:
+    fields = _fields(entry)
+    namespace = fields.get("namespace", "")
+    subscription = new_subscription(
+        wrap_namespace(namespace, fields["topic"]),
+        fields["tag"] if "tag" in fields else fields["sql"],
+        TAG if "tag" in fields else SQL92,
+        UNVERSIONED,
+        fields.get("class_filter_mode") == "true",
+    )
+    return SubscriptionEvent(
+        instant(fields.get("at", "0")),
+        Operation.REGISTER,
+        wrap_namespace(namespace, fields["group"]),
+        (subscription,),
+        consume_from=parse_consume_from(fields.get("consume_from", ConsumeFrom.LAST.value)),
+    )
+
+
+def _fields(entry: object) -> dict[str, str]:
+    """The fields of an entry. Raises ValueError if one is missing, not known, or has a value that it cannot have."""
+    if not isinstance(entry, dict):
+        raise ValueError("a subscription needs group:, topic: and either tag: or sql:")
+    for key, value in entry.items():
+        if key not in _KEYS:
+            raise ValueError(f"{key}: is not known; a subscription has {', '.join(_KEYS)}")
+        if not isinstance(value, str):
+            raise ValueError(f"{key}: must be a text")
+    for key in ("group", "topic"):
+        if not entry.get(key):
+            raise ValueError(f"{key}: is missing")
+    if ("tag" in entry) == ("sql" in entry):
+        raise ValueError("a subscription needs either tag: or sql:, and not both")
+    if entry.get("tag") == "":
+        raise ValueError('tag: is empty; write "*" for every message')
+    if entry.get("message_model", "clustering") not in ("clustering", "broadcasting"):
+        raise ValueError(f"message_model: must be clustering or broadcasting, not {entry['message_model']!r}")
+    if entry.get("class_filter_mode", "false") not in ("true", "false"):
+        raise ValueError(f"class_filter_mode: must be true or false, not {entry['class_filter_mode']!r}")
+    return entry
+
 
 LARGEST_FILE = 256 << 20
 """The greatest length of a consumerFilter.json in characters."""
@@ -128,3 +279,82 @@ def _filter_events(entry: Any) -> list[SubscriptionEvent]:
     if dead_time >= born_time:
         events.append(SubscriptionEvent(dead_time, Operation.UNREGISTER, group, topic=topic))
     return events
+
+
+# What a file of subscriptions adds to the events known before: a snapshot its differences, a history its events.
+
+
+def differences(
+    snapshot: SubscriptionEvents, in_force: Iterable[SubscriptionRow], since: int, filters_only: bool
+) -> tuple[SubscriptionEvent, ...]:
+    """The events after ``since`` (ms) that lead from the subscriptions in force then to those of a snapshot.
+
+    ``filters_only``: the snapshot is a consumerFilter.json, which has no TAG subscriptions. A group that is not in the
+    snapshot has left the topic, unless a part of the snapshot could not be read. Events of the snapshot after
+    ``since`` keep their time.
+    """
+    known = {row.key: row for row in in_force}
+    registered: dict[GroupTopic, SubscriptionEvent] = {}
+    left: dict[GroupTopic, SubscriptionEvent] = {}
+    for event in snapshot.events:
+        event = replace(event, at=max(event.at, since + 1))
+        if event.operation is Operation.UNREGISTER:
+            left[event.group, event.topic or ""] = event
+        else:
+            (subscription,) = event.subscriptions
+            key = event.group, subscription["topic"]
+            # A client's clock may be ahead of the broker's, and then the version of its subscription, too.
+            version = max(event.at, subscription["version"], _last_version(known.get(key)) + 1)
+            subscription = subscription | {"version": min(version, LONG_MAX)}
+            registered[key] = replace(event, subscriptions=(subscription,))
+    is_complete = all(entry.is_replaced for entry in snapshot.rejected)
+    events = []
+    for key, event in registered.items():
+        row = known.get(key)
+        is_unchanged = row is not None and _has_subscription(row, event)
+        is_consuming = row is not None and row.is_consuming
+        if not is_unchanged or (not is_consuming and key not in left):
+            events.append(event)
+            is_consuming = True
+        if is_consuming and key in left:
+            events.append(left[key])
+    for key, row in known.items():
+        is_listed_type = not filters_only or not is_tag_type(row.expression_type)
+        if key not in registered and row.is_consuming and is_listed_type and is_complete:
+            events.append(SubscriptionEvent(since + 1, Operation.UNREGISTER, row.consumer_group, topic=row.topic))
+    return in_order(events)
+
+
+def later_events(
+    applied: Sequence[SubscriptionEvent], given: SubscriptionEvents
+) -> tuple[SubscriptionEvent, ...] | None:
+    """The events of a file that has only events later than all ``applied`` ones; None if it has the whole history."""
+    if not applied or any(event.at <= applied[-1].at for event in given.events):
+        return None
+    return in_order(given.entries, after=applied)
+
+
+def events_with_file(
+    applied: Sequence[SubscriptionEvent],
+    given: SubscriptionEvents,
+    in_force: Iterable[SubscriptionRow],
+    since: int,
+    filters_only: bool,
+) -> tuple[SubscriptionEvent, ...]:
+    """All events after a night that reads a file for the first time.
+
+    ``in_force``: the subscriptions after the ``applied`` events, at ``since``.
+    """
+    if given.is_snapshot:
+        return in_order((*applied, *differences(given, in_force, since, filters_only)))
+    later = later_events(applied, given)
+    return given.events if later is None else (*applied, *later)
+
+
+def _last_version(row: SubscriptionRow | None) -> int:
+    return -1 if row is None else max(row.sub_version, row.filter_version or -1)
+
+
+def _has_subscription(row: SubscriptionRow, event: SubscriptionEvent) -> bool:
+    (subscription,) = event.subscriptions
+    return filter_of(subscription) == row.filter

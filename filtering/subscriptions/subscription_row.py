@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from filtering.consumer_filter_data import ConsumerFilterData, compile_filter
+from filtering.consumer_filter_manager import ConsumerFilterData, compile_filter
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import CompiledExpression, Expressions
 from filtering.subscription_data import SUB_ALL, TAG, Filter, build_subscription_data, is_tag_type

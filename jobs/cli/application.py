@@ -10,16 +10,37 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from enum import IntEnum
 from pathlib import Path
 from typing import NoReturn
 
 from filtering import garbage_collection
-from filtering.java.strings import has_half_a_pair
-from jobs.cli.exit_code import CheckFailed, ExitCode
+from filtering.java import has_half_a_pair
 from jobs.cli.start import INTERRUPTED
 from jobs.cli.without_pandas import without_pandas
-from schemas.errors import UsageError, WarehouseBusy, did_you_mean
-from schemas.printable import printable
+from schemas.errors import UsageError, WarehouseBusy, did_you_mean, printable
+
+# Exit codes of jobs.
+
+
+class ExitCode(IntEnum):
+    """0 done · 1 failed · 2 usage or configuration · 3 a check failed · 4 lost a commit race · 130 interrupted.
+
+    141: the reader of the output closed it, as ``head`` does; a shell has this code for other programs then.
+    """
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    CHECK_FAILED = 3
+    LOST_RACE = 4
+    INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
+
+
+class CheckFailed(Exception):
+    """A check found failures. The message says how many."""
+
 
 ADVICE: dict[type[OSError], str] = {
     FileNotFoundError: "check the path",

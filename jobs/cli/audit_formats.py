@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+from answers.audits.audit import Severity, shown_rows
+from answers.audits.auditor import AuditReport, AuditResult
 from jobs.cli.json_lines import output_file, print_json
 from jobs.cli.text import count, print_table
-from schemas.audits.audit import Severity
-from schemas.audits.auditor import AuditReport, AuditResult
-from schemas.audits.samples import shown_rows
-from schemas.errors import UsageError
-from schemas.printable import printable
+from schemas.errors import UsageError, printable
 
 LONGEST_SUMMARY = 65_000
 """Characters. GitHub refuses a comment of more than 65,536, and a step's summaries of more than 1 MiB."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from filtering.java.strings import unchecked_string_array
+from filtering.java import unchecked_string_array
 
 ROWS_AT_ONCE = 1 << 16
 BYTES_AT_ONCE = 1 << 26

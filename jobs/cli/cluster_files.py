@@ -14,8 +14,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-from jobs.cli.delta_jars import PROJECT, delta_jars
-from jobs.cli.exit_code import ExitCode
+from jobs.cli.application import ExitCode
+from jobs.cli.session import PROJECT, delta_jars
 from schemas.errors import UsageError
 
 FOLDERS = ("filtering", "schemas", "jobs", "conf")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from filtering.explanation.decision import Outcome, Stage
-from filtering.explanation.reasons import leaf_values
+from answers.explain import VERDICTS, Explanation, FoundMessage, step_text
+from filtering.explanation.decision import Outcome, Stage, leaf_values
 from filtering.explanation.trace import Part, Result
 from jobs.cli.text import print_table, short, time
-from schemas.answers.explanation.explanation import VERDICTS, Explanation, step_text
-from schemas.answers.explanation.found_messages import FoundMessage
-from schemas.printable import printable
-from schemas.shell_command import option
+from schemas.errors import option, printable
 
 MARKS = {
     Result.TRUE: "✓", Result.FALSE: "✗", Result.NULL: "∅", Result.ERROR: "!", Result.NOT_EVALUATED: "·",

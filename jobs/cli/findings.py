@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from answers.lint import FindingsOfBrokers
 from filtering.counted import counted, listed
 from filtering.findings import SEVERITIES, Finding
 from jobs.cli.text import BROKERS_NAMED, short
-from schemas.answers.findings_of_brokers import FindingsOfBrokers
-from schemas.printable import printable
+from schemas.errors import printable
 
 _MARKS = {"error": ("✗", "31"), "warn": ("!", "33"), "info": ("·", "2")}
 NARROWEST = 40

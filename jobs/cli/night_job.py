@@ -3,37 +3,398 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+from numba.core import event as numba_event
+
+from answers.export import DELIVERIES
+from answers.facts import BrokerFacts, open_facts
+from answers.report import Counts, GroupCounts, NightSummary, errors, messages_without_entry, night_summary, total
+from filtering.broker_config import BrokerConfig
 from filtering.counted import counted
+from filtering.subscriptions.events import Operation
 from jobs.cli import options as shared
-from jobs.cli.application import describe
-from jobs.cli.brokers_summary import print_brokers
-from jobs.cli.exit_code import CheckFailed
-from jobs.cli.progress import compile_time, print_compiles, print_end, shown_on_terminal
-from jobs.cli.summarized_night import SummarizedNight, summarize
-from jobs.cli.summary import print_steps, print_summary
+from jobs.cli.application import CheckFailed, describe
+from jobs.cli.text import BROKERS_NAMED, count, expression_line, print_by_line, print_table, short
 from jobs.cli.without_pandas import allow_pandas
-from jobs.night.inputs.broker import broker_of
-from jobs.night.inputs.brokers_file import BrokerEntry, read_brokers
-from jobs.night.inputs.hooks import FilterHook, read_filter_hooks
-from jobs.night.inputs.night_inputs import NightInputs, NightOptions
-from jobs.night.inputs.snapshot import StoreSnapshot
-from jobs.night.inputs.steps import ALL_STEPS, Step
-from jobs.night.inputs.subscription_file import SubscriptionFile, read_subscriptions
+from jobs.night.inputs import (
+    BrokerEntry,
+    FilterHook,
+    StoreSnapshot,
+    SubscriptionFile,
+    broker_of,
+    read_brokers,
+    read_filter_hooks,
+    read_subscriptions,
+)
+from jobs.night.night_inputs import NightInputs, NightOptions
 from jobs.night.run import NightReport, Run
-from schemas.answers.report.attention import errors
-from schemas.errors import UsageError
-from schemas.ledger_check import read_runs
-from schemas.ledger_inputs import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER
+from jobs.night.steps import ALL_STEPS, Step
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delivery_stats import MEANINGS
+from schemas.delta.table_rows import one_of
+from schemas.errors import UsageError, option, printable
+from schemas.ledger_check import check_folder, no_nights, read_runs
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files, is_message_log, log_forms
+from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.config_files import contents
-from schemas.run_ledger import LedgerEntry
+from schemas.rocketmq_store.recovery import recovery
+from schemas.rocketmq_store.segments import is_mapped_file
+from schemas.run_ledger import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER, LedgerEntry
 from schemas.storage import Storage, error_text
-from schemas.warehouse_folder import check_folder, no_nights
+from schemas.subscriptions import SUBSCRIPTIONS
+
+# Tells on stderr that a night runs, and that it ended: the first on a terminal only, the second in a log, too.
+
+
+CLEARED_LINE = "\r\033[K"
+
+
+@contextmanager
+def shown_on_terminal(broker_name: str) -> Iterator[None]:
+    """Shows the name of a broker while its night runs."""
+    if os.environ.get("MQSIEVE_TERMINAL") != "1":
+        yield
+        return
+    print(f"{CLEARED_LINE}{printable(broker_name)} …", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print(CLEARED_LINE, end="", file=sys.stderr, flush=True)
+
+
+class Compilation(numba_event.Listener):
+    """The ``seconds`` in which some thread compiled functions. Loading them from the cache is not counted."""
+
+    def __init__(self, begins: Callable[[], None]) -> None:
+        self.seconds = 0.0
+        self._begins = begins
+        self._began = 0.0
+        self._running = 0
+        self._lock = threading.Lock()
+
+    def on_start(self, event: Any) -> None:
+        with self._lock:
+            if not self._running:
+                if not self.seconds:
+                    self._begins()
+                self._began = time.monotonic()
+            self._running += 1
+
+    def on_end(self, event: Any) -> None:
+        with self._lock:
+            self._running -= 1
+            if not self._running:
+                self.seconds += time.monotonic() - self._began
+
+
+@contextmanager
+def compile_time(begins: Callable[[], None]) -> Iterator[Compilation]:
+    """Measures how long functions are compiled in a ``with`` block. ``begins`` is called before the first one is."""
+    listener = Compilation(begins)
+    events: Any = numba_event
+    events.register("numba:compile", listener)
+    try:
+        yield listener
+    finally:
+        events.unregister("numba:compile", listener)
+
+
+def print_compiles() -> None:
+    """Prints that the first use on a machine takes longer."""
+    clear = CLEARED_LINE if os.environ.get("MQSIEVE_TERMINAL") == "1" else ""
+    print(
+        f"{clear}mqsieve compiles its loops for this processor, once: up to half a minute", file=sys.stderr, flush=True
+    )
+
+
+def print_end(report: NightReport, compiling: float) -> None:
+    """Prints one line: the time, and the number of messages and their rate if any were read.
+
+    ``compiling``: the seconds of the night in which loops were compiled. They are not part of the rate.
+    """
+    messages = report.rows.get("commitlog", 0)
+    done = "done" if report.entry else "nothing new"
+    if messages:
+        done = f"{counted(messages, 'message')}, {messages / max(report.seconds - compiling, 0.001):,.0f}/s"
+    took = f"{report.seconds:.1f} s" + (f", of which {compiling:.1f} s to compile" if compiling >= 0.05 else "")
+    now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    print(f"{now} {printable(report.broker.name)}: {done} ({took})", file=sys.stderr)
+
+
+# What the summary at the end of a night says besides the counts of its groups.
+
+
+@dataclass(frozen=True)
+class SummarizedNight:
+    """A night that has ended (without its outcome), how a broker would recover, and a ``remark`` on its rows."""
+
+    report: NightReport
+    summary: NightSummary
+    recovery: Sequence[str]
+    remark: str
+
+    @property
+    def broker(self) -> str:
+        return self.report.broker.name
+
+    @property
+    def lines(self) -> list[str]:
+        """What needs attention, the worst first, where new groups began, and what else looks wrong."""
+        summary = self.summary
+        attention = (problem.text for problem in summary.attention)
+        return [*attention, *summary.started, *self.recovery, *summary.notes]
+
+
+def summarize(run: Run, report: NightReport, checks_messages: bool) -> SummarizedNight:
+    """``checks_messages``: as in :func:`night_summary`."""
+    facts = open_facts(run.warehouse, report.broker.name, run.expressions)
+    summary = night_summary(facts, run.session, checks_messages)
+    recovered = _recovery_lines(facts, report) if report.outcome is not None else []
+    remark = _without_entry(facts, report)
+    # The outcome has all pull windows and rows: too much to keep for each of many brokers.
+    return SummarizedNight(replace(report, outcome=None), summary, recovered, remark)
+
+
+def _without_entry(facts: BrokerFacts, report: NightReport) -> str:
+    """Why the night added fewer rows to consumequeue than to commitlog; empty if it did not."""
+    if report.entry is None or report.rows.get(COMMITLOG.name, 0) <= report.rows.get(CONSUMEQUEUE.name, 0):
+        return ""
+    without = messages_without_entry(facts, report.entry.run)
+    messages = counted(
+        without, "prepared or rolled-back transaction message has", "prepared or rolled-back transaction messages have"
+    )
+    return f"\n  {messages} no entry in consumequeue" if without else ""
+
+
+def _recovery_lines(facts: BrokerFacts, report: NightReport) -> list[str]:
+    """How the broker itself would recover the store, if it is damaged."""
+    damaged = report.outcome.result.damaged_bodies if report.outcome else 0
+    snapshot = report.inputs.snapshot
+    if snapshot is None or not (damaged or (report.entry is not None and _is_log_damaged(facts, report.entry.run))):
+        return []
+    config = report.broker.config
+    size = config.mapped_file_size_commit_log if report.broker.is_given else None
+    recovered = recovery(snapshot.storage, size)
+    if recovered.refused is not None:
+        return [f"the broker itself would not start on this store: {recovered.refused}"]
+    ends = {"a clean shutdown": recovered.end_after_clean_shutdown or 0, "a crash": recovered.end_after_crash or 0}
+    return [
+        f"the broker itself, restarted after {after}, would end its log at offset {end:,}"
+        for after, end in ends.items()
+    ]
+
+
+def _is_log_damaged(facts: BrokerFacts, run: str) -> bool:
+    """Whether a run quarantined bytes of the log; others are lines of text files."""
+    names = facts.rows(QUARANTINE, ["source_file"], [one_of("run", [run])])["source_file"].to_pylist()
+    return any(map(is_mapped_file, names))
+
+
+# Prints the summary at the end of a night.
+
+
+COLUMNS = (
+    ("scanned", "scanned"),
+    ("passed_stage1", "stage 1"),
+    ("passed_stage2", "stage 2"),
+    ("delivered", "delivered"),
+    ("client_drops", "client drops"),
+    ("dropped_by_hook", "hook drops"),
+    ("bit_map_false_positives", "false pos."),
+    ("evaluation_errors", "errors"),
+    ("uncertain", "uncertain"),
+    ("repeated", "repeated"),
+    ("lost", "lost"),
+    ("pending", "pending"),
+)
+ALWAYS_SHOWN = frozenset({"scanned", "passed_stage1", "passed_stage2", "delivered", "pending"})
+WIDTH = 118
+LONGEST_FILTER = 400
+WRITTEN_BY_JOB = {"ingest": COMMITLOG.name, "register": SUBSCRIPTIONS.name, "dispatch": CONSUMEQUEUE.name}
+"""The table that a step before deliver writes."""
+
+READS_SUBSCRIPTIONS = ("nightly", "register")
+
+
+def print_summary(run: Run, night: SummarizedNight) -> None:
+    """Prints the counts of each group, what needs attention, and where the tables are."""
+    report, summary = night.report, night.summary
+    if report.entry is None and summary.groups:
+        print(f"Nothing was new: the counts are those of run {summary.run}.\n")
+    _print_groups(summary.groups)
+    for line in night.lines:
+        print(printable(line))
+    if summary.notes:
+        print_lint(run, [report.broker.name], len(run.last) > 1)
+    if night.lines:
+        print()
+    print_steps(run, report, night.remark)
+
+
+def print_lint(run: Run, brokers: Iterable[str], one_of_several: bool) -> None:
+    """Prints the command that says more about the subscriptions of each broker."""
+    print("lint says why, and what real messages show:")
+    for broker in brokers:
+        which = f" {option('broker', broker)}" if one_of_several else ""
+        print(f"  {run.warehouse.command('lint')}{which}")
+
+
+def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
+    """Prints the broker's switches, the number of rows written with a remark on it, and where the tables are."""
+    config = report.broker.config
+    print(f"broker {short(report.broker.name)}: {switches(config)}")
+    print(f"  ({printable(report.broker.source)})")
+    print(f"  RocketMQ {printable(report.broker.version_text)}")
+    # The summary of a whole night has those of broker.misread, which are remarks, among what needs attention.
+    misread = () if run.job == "nightly" else report.broker.misread
+    for line in (*misread, *report.broker.ignored):
+        print(f"  {printable(line)}")
+    if run.job in READS_SUBSCRIPTIONS:
+        print(f"  subscriptions: {printable(_subscriptions(report))}")
+    if report.entry is None:
+        print(f"There was nothing new: no table changed ({report.seconds:.1f} s).")
+    else:
+        added = ", ".join(f"{rows:,} in {table}" for table, rows in report.rows.items()) or "none"
+        print(f"  {report.seconds:.1f} s; rows added: {added}{remark}")
+    location, table = printable(run.warehouse.location), WRITTEN_BY_JOB.get(run.job, DELIVERIES)
+    print(f"The tables are in {location}; to write one as JSON lines:")
+    print(f"  {run.warehouse.command(f'export {table}')} --output {table}.jsonl")
+
+
+def switches(config: BrokerConfig) -> str:
+    """The switches that decide how a broker filters."""
+    bit_map = "on" if config.calculates_bit_maps else "off"
+    sql92 = "on" if config.enable_property_filter else "off"
+    return f"property filter {sql92}, filter bit map {bit_map}"
+
+
+def _subscriptions(report: NightReport) -> str:
+    """Where the subscriptions came from, and what changed."""
+    file, events = report.inputs.subscriptions, report.events
+    if file is None:
+        return "no --subscriptions: those of earlier runs" if events.events else "none: no run had --subscriptions"
+    source = "the store's own list of SQL92 subscriptions" if file.is_in_store else ", ".join(file.rejected)
+    if not file.events.entries:
+        return f"{source}, from which nothing could be read" if file.rejected_lines else f"{source}, without an entry"
+    if file.events.is_snapshot and events.new:
+        ended = sum(event.operation is Operation.UNREGISTER for event in events.new)
+        return f"{source}, {len(events.new) - ended:,} began or changed, {ended:,} ended"
+    counts = {"new": len(events.new), "withdrawn": events.withdrawn}
+    changes = [counted(count, f"{kind} event") for kind, count in counts.items() if count]
+    return f"{source}, {' and '.join(changes) or 'without changes'}"
+
+
+def _print_groups(groups: Sequence[GroupCounts]) -> None:
+    if not groups:
+        return
+    columns = shown_columns([group.counts for group in groups])
+    print_legend(columns)
+    for topic, topic_groups in groupby(groups, key=lambda group: group.topic):
+        print(f"\n{short(topic)}")
+        rows = [
+            [
+                short(group.consumer_group),
+                *(count_cell(name, group.counts[name], group.delivered_before) for name in columns),
+                short(expression_line(group.expression), LONGEST_FILTER),
+            ]
+            for group in topic_groups
+        ]
+        titles = ["group", *columns.values(), "filter"]
+        print_table(titles, rows, indent="  ", last_is_text=True)
+    print()
+
+
+def shown_columns(counts: Sequence[Mapping[str, int]]) -> dict[str, str]:
+    """The columns to show, and their titles: some of them only if a row of counts has more than 0."""
+    return {name: title for name, title in COLUMNS if name in ALWAYS_SHOWN or any(each.get(name) for each in counts)}
+
+
+def count_cell(name: str, now: int, delivered_before: int | None) -> str:
+    """A cell of the column ``name``. ``delivered_before``: the deliveries of the night before; None: there was none."""
+    if name == "delivered" and delivered_before is not None and delivered_before != now:
+        return f"{delivered_before:,} → {now:,}"
+    return count(now)
+
+
+def print_legend(columns: Mapping[str, str]) -> None:
+    """Prints what the columns mean. ``columns``: their titles, by name."""
+    line = ""
+    for name, title in columns.items():
+        part = f"{title}: {MEANINGS[name]}{' (before → now)' if name == 'delivered' else ''}"
+        if line and len(line) + len(part) + 3 > WIDTH:
+            print(line)
+            line = ""
+        line = f"{line} · {part}" if line else part
+    print(line)
+
+
+# Prints the summary of the nights of several brokers: a line for each, and what needs attention.
+
+
+def print_brokers(run: Run, nights: Sequence[SummarizedNight]) -> None:
+    """Prints the counts of each broker, what needs attention, and where the tables are."""
+    _print_counts(nights)
+    lines = [line for night in nights for line in _lines(night)]
+    print_by_line(lines)
+    if noted := list(dict.fromkeys(night.broker for night in nights if night.summary.notes)):
+        print_lint(run, noted[:BROKERS_NAMED], one_of_several=True)
+        if len(noted) > BROKERS_NAMED:
+            print(f"  and {counted(len(noted) - BROKERS_NAMED, 'more broker')}")
+    if lines or noted:
+        print()
+    print(f"The tables are in {printable(run.warehouse.location)}; the groups of each broker are in the report:")
+    print(f"  {run.warehouse.command('report')} --output night.html")
+
+
+def _print_counts(nights: Sequence[SummarizedNight]) -> None:
+    """A line for each night: the messages that it added, and the sums of the counts of its groups."""
+    sums = [_sums(night) for night in nights]
+    columns = shown_columns(sums)
+    rows = [
+        [
+            short(night.broker),
+            count(night.report.rows.get(COMMITLOG.name, 0)),
+            *(count_cell(name, counts[name], _delivered_before(night)) for name in columns),
+        ]
+        for night, counts in zip(nights, sums, strict=True)
+    ]
+    print_legend(columns)
+    print()
+    print_table(("broker", "messages", *columns.values()), rows)
+    print()
+
+
+def _sums(night: SummarizedNight) -> Counts:
+    """The sums of the counts of all groups; zeros if nothing was new."""
+    return total(group.counts for group in night.summary.groups if night.report.entry is not None)
+
+
+def _delivered_before(night: SummarizedNight) -> int | None:
+    """The deliveries of the night before, None if there was none."""
+    before = [group.delivered_before for group in night.summary.groups if group.delivered_before is not None]
+    return sum(before) if before and night.report.entry is not None else None
+
+
+def _lines(night: SummarizedNight) -> Iterable[tuple[str, str]]:
+    """The name of the broker, and a line about its night."""
+    broker, lines = night.report.broker, list(night.lines)
+    if not broker.is_given:
+        lines.append(f"{switches(broker.config)} ({broker.source})")
+    lines.append(f"RocketMQ {broker.version_text}")
+    return [(broker.name, line) for line in lines]
+
 
 OWN_LIST = "config/consumerFilter.json"
 

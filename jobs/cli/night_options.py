@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.cli import options
 from jobs.cli.application import Parser, input_file
-from jobs.night.inputs.steps import ALL_STEPS, Step
+from jobs.night.steps import ALL_STEPS, Step
 from schemas.messages.bodies import Bodies
 
 

@@ -17,10 +17,10 @@ from schemas.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from answers.facts import BrokerFacts
     from filtering.broker_config import BrokerConfig
     from filtering.rocketmq_version import RocketMQVersion
-    from jobs.night.inputs.subscription_file import SubscriptionFile
-    from schemas.answers.facts import BrokerFacts
+    from jobs.night.inputs import SubscriptionFile
     from schemas.delta.warehouse import Warehouse
 
 _SUBSCRIPTIONS_HELP = (
@@ -76,7 +76,7 @@ def add_subscriptions(parser: Parser, default: str, required: bool = False) -> N
 
 def instant(text: str) -> int:
     """The time (ms) in an option."""
-    from filtering.subscriptions.instants import instant as parse
+    from filtering.subscriptions.events import instant as parse
 
     try:
         return parse(text)
@@ -133,13 +133,13 @@ def session() -> SparkSession:
 
 def facts_of(options: argparse.Namespace) -> BrokerFacts:
     """The tables of the broker that the options name. Raises UsageError if there is no such broker."""
-    from schemas.answers.brokers import open_facts
+    from answers.facts import open_facts
 
     name = options.broker
     config = getattr(options, "broker_config", None)
     warehouse = warehouse_of(options.warehouse)
     if name is None and config is not None:
-        from jobs.night.inputs.broker import DEFAULT_NAME, read_broker_config
+        from jobs.night.inputs import DEFAULT_NAME, read_broker_config
         from schemas.ledger_check import open_warehouse
         from schemas.run_ledger import by_broker
 
@@ -152,7 +152,7 @@ def facts_of(options: argparse.Namespace) -> BrokerFacts:
 
 def brokers_of(options: argparse.Namespace) -> list[BrokerFacts]:
     """The tables of the broker that --broker names, or else of each broker of the warehouse, by name."""
-    from schemas.answers.brokers import open_brokers, open_facts
+    from answers.facts import open_brokers, open_facts
 
     warehouse = warehouse_of(options.warehouse)
     return open_brokers(warehouse) if options.broker is None else [open_facts(warehouse, options.broker)]
@@ -160,7 +160,7 @@ def brokers_of(options: argparse.Namespace) -> list[BrokerFacts]:
 
 def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerConfig:
     """The broker configuration in --broker-config, or the one of the last run."""
-    from jobs.night.inputs.broker import read_broker_config
+    from jobs.night.inputs import read_broker_config
 
     if options.broker_config is None:
         return facts.broker
@@ -172,7 +172,7 @@ def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerC
 
 def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:
     """The subscriptions in some files. Raises UsageError if no line of a file can be used."""
-    from jobs.night.inputs.subscription_file import combine, read_file
+    from jobs.night.inputs import combine, read_file
 
     return combine([read_file(path) for path in paths or ()])
 

@@ -7,10 +7,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from answers.rendering import one_line
 from filtering.counted import listed, shortened
-from schemas.answers.rendering import one_line
-from schemas.printable import printable
-from schemas.time_text import time_text
+from schemas.errors import printable, time_text
 
 LONGEST_NAME = 40
 NARROWEST = 20

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from answers.results import NOTHING_TO_COMPARE
+from answers.what_if import AgainstInForce, ChangedMessages, WhatIf
 from filtering.counted import counted, shortened
 from filtering.delivery.message_filter import delivers
 from filtering.delivery.pull_window import BEGINNING, FOREVER
@@ -13,10 +17,58 @@ from filtering.predicate import postorder
 from filtering.relation import Kind, Message, Relation
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
-from jobs.cli.markup import Markup
-from jobs.cli.text import expression_line, time
-from schemas.answers.what_if.page import NOTHING_TO_COMPARE
-from schemas.answers.what_if.what_if import AgainstInForce, ChangedMessages, WhatIf
+from jobs.cli.text import expression_line, print_table, time
+from schemas.errors import printable
+
+# Markup of an answer: Markdown, or plain text for a terminal.
+
+
+SPECIAL = frozenset("\\`*_[]<>#")
+"""Characters that Markdown and HTML interpret everywhere. A bar ends the cell of a table, even inside code."""
+_FENCES = re.compile("`+")
+
+
+@dataclass(frozen=True)
+class Markup:
+    """Formats text from outside as Markdown, or for a terminal."""
+
+    is_markdown: bool
+
+    @classmethod
+    def of_stdout(cls) -> Markup:
+        """Plain text on a terminal, otherwise Markdown."""
+        return cls(not sys.stdout.isatty())
+
+    def text(self, text: str) -> str:
+        """The text, with the characters escaped that Markdown interprets."""
+        shown = printable(text)
+        return "".join(f"\\{each}" if each in SPECIAL else each for each in shown) if self.is_markdown else shown
+
+    def code(self, text: str) -> str:
+        if not self.is_markdown:
+            return printable(text)
+        fence = "`" * (1 + max(map(len, _FENCES.findall(text)), default=0))
+        pad = " " if text.startswith("`") or text.endswith("`") else ""
+        return f"{fence}{pad}{printable(text)}{pad}{fence}"
+
+    def heading(self, level: int, text: str) -> str:
+        """A heading of a line of formatted text."""
+        return f"{'#' * level} {text}" if self.is_markdown else text
+
+    def strong(self, text: str) -> str:
+        """A line of formatted text that introduces a list or a table."""
+        return f"**{text}**" if self.is_markdown else text
+
+    def print_table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Prints a table of formatted cells. On a terminal, the last column is cut to its width."""
+        if not self.is_markdown:
+            print_table(titles, rows, left=len(titles), indent="  ", last_is_text=True)
+            return
+        cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+        widths = [max(len(row[i]) for row in [titles, *cells]) for i in range(len(titles))]
+        for row in [titles, ["-" * width for width in widths], *cells]:
+            print(f"| {' | '.join(f'{cell:<{width}}' for cell, width in zip(row, widths, strict=True))} |")
+
 
 QUEUES_SHOWN = 40
 LONGEST_PROPERTIES = 160

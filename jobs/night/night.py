@@ -3,53 +3,407 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.offsets import BrokerOffsets
+from filtering.consumption.group import NightFilters
+from filtering.consumption.offsets import BrokerOffsets, GroupNight, QueueRenewal, TopicOffsets
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.consumption.renewals import QueueRenewal
 from filtering.delivery.entries import Int64s
-from filtering.delivery.filter_data_in_force import filter_data_in_force
-from filtering.delivery.pull_window import FOREVER, PullWindow
+from filtering.delivery.pull_window import (
+    BEGINNING,
+    FOREVER,
+    FilterDataInForce,
+    PullWindow,
+    UncertainChange,
+    WindowKind,
+    filter_data_in_force,
+)
 from filtering.sql92 import Expressions
-from filtering.subscriptions.event_lines import event_line, with_offsets
-from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.events import SubscriptionEvent, event_line, with_offsets
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from jobs.night.commit.changes import Changes
-from jobs.night.inputs.hooks import FilterHook, check_groups
-from jobs.night.inputs.steps import ALL_STEPS, Step
-from jobs.night.late_windows import late_windows
-from jobs.night.log.log_plan import read_ranges
-from jobs.night.night_tasks import NightTasks
-from jobs.night.past.new_messages import NewMessages
-from jobs.night.past.past_nights import QUEUE_COLUMNS, StoredQueues
-from jobs.night.past.state import BrokerState
-from jobs.night.renewals import find_renewals
-from jobs.night.rows.offset_rows import committed_rows, current_offset_rows
-from jobs.night.rows.progress_rows import Part, ProgressRows, progress_rows
-from jobs.night.rows.queue_nights import queue_nights
-from jobs.night.tasks.work import TaskResult, TopicWork, works_by_topic
-from jobs.night.tasks.writer import WRITTEN_BY_TASKS
-from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
+from filtering.time_spans import DAY
+from jobs.night.commit import Changes
+from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
+from jobs.night.log import LogPlan, read_ranges
+from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before
+from jobs.night.redo import NewMessages
+from jobs.night.rows import Part, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
+from jobs.night.steps import ALL_STEPS, Step
+from jobs.night.tasks import (
+    WRITTEN_BY_TASKS,
+    LogRange,
+    QueueProgress,
+    Queues,
+    RangeResult,
+    TaskResult,
+    TopicWork,
+    Work,
+    filter_stored,
+    read_range,
+    works_by_topic,
+)
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.aggregates import Key, greatest
-from schemas.delta.table import Table
-from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows, within
-from schemas.messages.stored_messages import PhysicalRange
-from schemas.messages.stored_ranges import stored_ranges
-from schemas.pull_windows import PULL_WINDOWS, late_window_rows, window_rows
+from schemas.delta.table import StoredFile, Table
+from schemas.delta.table_rows import Key, files_that_may_hold, filtered, greatest, one_of, read_rows, within
+from schemas.messages.stored_messages import WHOLE_LOG, PhysicalRange, StoredRange, stored_ranges
+from schemas.pull_windows import PULL_WINDOWS, late_window_rows, planned_windows, window_rows
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.run_ledger import LAST_STORED, LedgerEntry, earlier_configs, unreplaced_runs
 from schemas.spark_tasks import Session
+
+# Runs the tasks of a night: they filter messages and write files, which become part of the night's changes.
+
+
+Windows = Mapping[str, Sequence[PullWindow]]
+UncertainChanges = Mapping[str, Sequence[UncertainChange]]
+
+
+@dataclass(frozen=True)
+class NightTasks:
+    """Runs the tasks of one night. Windows, filter changes, filter data and instants are by topic."""
+
+    broker: BrokerConfig
+    changes: Changes
+    session: Session
+    hooks: Sequence[FilterHook]
+    new: NewMessages
+
+    def make_entries(
+        self,
+        read: Callable[[Mapping[str, TopicWork]], TaskResult],
+        windows: Windows,
+        uncertain_changes: UncertainChanges,
+        filter_data: Mapping[str, Sequence[FilterDataInForce]],
+        instants: Mapping[str, Int64s],
+    ) -> Part:
+        """Makes the entries of the messages that ``read`` reads, and filters them. :meth:`add` adds them."""
+        windows_now, uncertain_changes_now = ({}, {}) if self.hooks else (windows, uncertain_changes)
+        topics = works_by_topic(self.broker, windows_now, uncertain_changes_now, filter_data, instants)
+        return Part(windows, uncertain_changes, read(topics))
+
+    def add(self, part: Part) -> Part:
+        """Adds the files of new entries. Hooks are asked after that."""
+        result = part.result
+        self.add_files(result)
+        if not self.hooks:
+            return part
+        paths = {file.path for file in result.files[CONSUMEQUEUE.name]}
+        new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
+        delivered = self.filter_hooked(new, part.windows, part.uncertain_changes)
+        delivered.queues = result.queues
+        delivered.damaged_bodies = result.damaged_bodies
+        return replace(part, result=delivered)
+
+    def discard(self, part: Part) -> None:
+        """Deletes the files of new entries that are made again."""
+        for name, files in part.result.files.items():
+            table = next(table for table in WRITTEN_BY_TASKS if table.name == name)
+            file_system = self.changes.warehouse.log(table).storage.file_system
+            for file in files:
+                file_system.delete_file(file.path)
+
+    def filter_hooked(
+        self, files: Sequence[StoredFile], windows: Windows, uncertain_changes: UncertainChanges
+    ) -> TaskResult:
+        """Filters the entries of some files of consumequeue with hooks."""
+        from jobs.night.hooked_task import filter_hooked, hooked_entries
+
+        if not files:
+            return TaskResult()
+        topics = works_by_topic(self.broker, windows, uncertain_changes, hooks=hooks_by_group(self.hooks))
+        entries = hooked_entries(self.session(), self.changes, files, self.hooks)
+        result = filter_hooked(entries, self.work((DELIVERY_BLOCKS,), topics))
+        self.add_files(result)
+        return result
+
+    def filter_stored(
+        self, ranges: Sequence[StoredRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]
+    ) -> TaskResult:
+        """Filters stored messages, and writes files of ``tables``."""
+        return filter_stored(ranges, self.changes.warehouse, self.work(tables, topics), self.session)
+
+    def reader(
+        self, plan: LogPlan, tables: Iterable[Table], topics: Mapping[str, TopicWork]
+    ) -> Callable[[LogRange], RangeResult]:
+        """A function that reads a range of the log, and writes files of ``tables``."""
+        work = self.work(tables, topics)
+        return partial(read_range, store=plan.log.store, work=work, bodies=self.new.bodies)
+
+    def read_again(
+        self, parts: Iterable[LogRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]
+    ) -> TaskResult:
+        """Reads parts of the log in this process: few messages that an earlier night could not read."""
+        total = TaskResult()
+        if self.new.plan is not None:
+            read = self.reader(self.new.plan, tables, topics)
+            for part in parts:
+                total.add(read(part).result)
+        return total
+
+    def work(self, tables: Iterable[Table], topics: Mapping[str, TopicWork]) -> Work:
+        folders = {table.name: self.changes.warehouse.log(table).storage for table in tables}
+        return Work(self.changes.run, folders, topics, self.broker.delay_levels)
+
+    def add_files(self, result: TaskResult) -> None:
+        """Adds the files that tasks wrote to the night's changes."""
+        for table in WRITTEN_BY_TASKS:
+            self.changes.add_files(table, result.files[table.name])
+
+
+# Splits the plan of a night by topic.
+
+
+TopicItem = TypeVar("TopicItem", PullWindow, UncertainChange)
+CLOCK_SLACK = DAY
+"""Milliseconds by which messages may be older than those of the night before: clocks are set back."""
+
+
+def filter_data_of_night(
+    history: Sequence[SubscriptionRow], broker: BrokerConfig, as_of: int | None
+) -> dict[str, list[FilterDataInForce]]:
+    """By topic, the filter data in force after ``as_of`` (ms). The oldest one applies to older messages, too."""
+    oldest = BEGINNING if as_of is None else as_of - CLOCK_SLACK
+    found: defaultdict[str, list[FilterDataInForce]] = defaultdict(list)
+    for topic, items in filter_data_in_force(history, broker).items():
+        for data in items:
+            if data.valid_to > oldest:
+                valid_from = BEGINNING if as_of is not None and data.valid_from <= oldest else data.valid_from
+                found[topic].append(replace(data, valid_from=valid_from))
+    return found
+
+
+def by_topic(items: Iterable[TopicItem]) -> dict[str, list[TopicItem]]:
+    """The items of each topic, in order."""
+    found: defaultdict[str, list[TopicItem]] = defaultdict(list)
+    for item in items:
+        found[item.topic].append(item)
+    return dict(found)
+
+
+def times_of_leaving(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64]]:
+    """The times (ms) at which groups left, by topic, ascending."""
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for group in groups:
+        if group.stopped_at is not None:
+            found[group.key[1]].add(group.stopped_at)
+    return {topic: np.array(sorted(times), np.int64) for topic, times in found.items()}
+
+
+def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
+    """The first run whose stored messages are filtered again; None if there is none."""
+    runs = []
+    for window in plan.backlog:
+        offsets = state.topics.get(window.topic)
+        if offsets is None:
+            continue
+        for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True):
+            nothing = (0, 0) if window.only_listed else WHOLE_LOG
+            low, high = window.offsets.get(queue_id, nothing)
+            if low < min(end, high) and (run := state.first_run_with(window.topic, queue_id, low)):
+                runs.append(run)
+    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_changes):
+        runs.append(state.last.run)
+    return min(runs, default=None)
+
+
+# Finds the queues that began again at offset 0, by the new entries of a night.
+
+
+_NOT_STORED = -1
+"""Instead of the physical offset of an entry that is not in the tables: it is older than all that are."""
+
+
+@dataclass(frozen=True)
+class _Generation:
+    """The entries of a queue until it begins again: the physical offsets of the first and the last one.
+
+    ``at``: when the first one was stored (ms). ``end``: the queue offset after the last one.
+    """
+
+    first: int
+    at: int
+    end: int
+    last: int
+
+
+@dataclass(frozen=True)
+class _Deletion:
+    """A topic was deleted after the physical offset ``after``; the first message since then is at ``begin``."""
+
+    after: int
+    begin: int
+    at: int
+
+    def ends(self, old: _Generation, new: _Generation | None) -> bool:
+        """Whether the topic had the queue ``old`` when it was deleted. ``new``: the queue after that, if it is seen.
+
+        A queue whose messages were all stored after ``after`` may be old or new; it counts as new.
+        """
+        return old.first <= self.after and old.last < self.begin and (new is None or self.begin <= new.first)
+
+
+def find_renewals(
+    queues: Queues,
+    before: Mapping[str, TopicOffsets],
+    places: Callable[[str, Collection[int]], Mapping[tuple[int, int], int]],
+    log_start: int,
+) -> dict[str, list[QueueRenewal]]:
+    """The renewals of queues by topic, in order.
+
+    ``queues``: the new entries. ``before``: the queues when the night begins. ``places`` returns the physical offsets
+    of a topic's stored entries at some queue offsets, by queue id and queue offset. The log begins at ``log_start``.
+    """
+    ends = {topic: known.ends_by_queue for topic, known in before.items()}
+    renewed = {
+        topic
+        for (topic, queue_id), progress in queues.items()
+        if len(progress) > 1 or (progress[0].first == 0 and ends.get(topic, {}).get(queue_id, 0) > 0)
+    }
+    found = {}
+    for topic in sorted(renewed):
+        stored = {queue_id: end for queue_id, end in ends.get(topic, {}).items() if end > 0}
+        place = places(topic, {0, *(end - 1 for end in stored.values())})
+        generations: dict[int, list[_Generation]] = {}
+        for queue_id, end in stored.items():
+            first, last = (place.get((queue_id, offset), _NOT_STORED) for offset in (0, end - 1))
+            generations[queue_id] = [_Generation(first, 0, end, last)]
+        for (name, queue_id), progress in queues.items():
+            if name == topic:
+                generations[queue_id] = _continued(generations.get(queue_id, []), progress)
+        found[topic] = _renewals(generations, log_start)
+    return found
+
+
+def _continued(known: Sequence[_Generation], progress: Sequence[QueueProgress]) -> list[_Generation]:
+    """The generations of a queue with its new entries."""
+    found = list(known)
+    for each in progress:
+        if found and each.first > 0:
+            old = found.pop()
+            found.append(_Generation(old.first, old.at, max(old.end, each.end), each.last))
+        else:
+            found.append(_Generation(each.begin, each.begun_at, each.end, each.last))
+    return found
+
+
+def _renewals(queues: Mapping[int, Sequence[_Generation]], log_start: int) -> list[QueueRenewal]:
+    """The renewals of the queues of a topic.
+
+    If the last message of an old queue is still in the log, the topic was deleted, and with it all of its queues.
+    Otherwise an operator may have removed this queue alone.
+    """
+    pairs = [(old, new) for of_queue in queues.values() for old, new in pairwise(of_queue)]
+    deletions = [_Deletion(old.last, new.first, new.at) for old, new in pairs if old.last >= log_start]
+    deletions.sort(key=lambda deletion: deletion.begin)
+    found = []
+    for queue_id, generations in queues.items():
+        for number, old in enumerate(generations):
+            new = generations[number + 1] if number + 1 < len(generations) else None
+            deletion = next((each for each in deletions if each.ends(old, new)), None)
+            if deletion is not None:
+                found.append(QueueRenewal(queue_id, deletion.begin, deletion.at, old.end))
+            elif new is not None:
+                found.append(QueueRenewal(queue_id, new.first, new.at, old.end, keeps_offsets=True))
+    return sorted(found, key=lambda renewal: (renewal.at, renewal.commitlog_offset))
+
+
+# The pull windows of earlier nights: for late messages, and those that an older mqsieve did not store.
+#
+# Earlier nights could not read late messages, which were damaged, or not yet in the log.
+
+
+def late_windows(
+    first: int,
+    state: BrokerState,
+    events: Sequence[SubscriptionEvent],
+    tonight: NightPlan,
+    expressions: Expressions,
+    changes: Changes,
+) -> Iterator[PullWindow]:
+    """The windows of the nights since the physical offset ``first``, and of ``tonight``.
+
+    Each late message is in those of its own night, and in the backlogs of later nights.
+    """
+    nights = state.nights
+    begin = next((index for index, night in enumerate(nights) if (night.delivered_to or 0) > first), len(nights))
+    rows = changes.rows(PULL_WINDOWS, where=[within("run", nights[begin].run)]) if nights[begin:] else None
+    for index, night in enumerate(nights[begin:], begin):
+        began = nights[index - 1].as_of if index else None
+        known = [event for event in events if event.at <= (night.as_of or 0)]
+        earlier = earlier_configs(nights[:index])
+        filters = NightFilters(subscription_history(known, night.broker, expressions, earlier), night.broker)
+        of_night = filtered(rows, [one_of("run", [night.run])])
+        windows = planned_windows(of_night, filters, began)
+        yield from _of_its_time(windows, _read_to(nights[index - 1]) if index else None, _read_to(night))
+    yield from _of_its_time([*tonight.online, *tonight.backlog], _read_to(nights[-1]) if nights else None, None)
+
+
+def _read_to(night: LedgerEntry) -> int | None:
+    """When the last message was stored that a night read (ms). What was stored until its end may be of the next one."""
+    last_stored = night.inputs.get(LAST_STORED)
+    return int(last_stored) if last_stored else night.as_of
+
+
+def _of_its_time(windows: Iterable[PullWindow], after: int | None, until: int | None) -> Iterator[PullWindow]:
+    """The windows of a night: those of groups online with messages stored after ``after`` (ms), up to ``until``.
+
+    The night before read up to ``after``, and this one up to ``until``.
+    """
+    begin, end = BEGINNING if after is None else after + 1, FOREVER if until is None else until + 1
+    for window in windows:
+        if window.kind is WindowKind.ONLINE:
+            window = replace(window, stored_from=max(window.stored_from, begin), stored_to=min(window.stored_to, end))
+        yield window
+
+
+def plan_older_nights(
+    state: BrokerState,
+    events: Sequence[SubscriptionEvent],
+    read_queues: Mapping[str, int],
+    expressions: Expressions,
+    changes: Changes,
+) -> None:
+    """Adds the windows of the nights in ``state`` that an older mqsieve ran: plans them as they were planned then.
+
+    ``read_queues``: the numbers of queues now, which count where a night did not know them.
+    """
+    planned = {*changes.rows(PULL_WINDOWS, ["run"])["run"].to_pylist()}
+    nights, runs = state.nights, unreplaced_runs(state.entries)
+    missing = [index for index, night in enumerate(nights) if night.run not in planned]
+    if not missing:
+        return
+    changes.withdraw(PULL_WINDOWS, [one_of("run", [nights[index].run for index in missing])])
+    past = past_nights(nights, range(len(nights)), changes)
+    for index, night in enumerate(past):
+        if index not in missing:
+            continue
+        before = read_state_before(changes.warehouse, runs, state.first_run(index))
+        is_last = index + 1 == len(nights)
+        after = state if is_last else read_state_before(changes.warehouse, runs, state.first_run(index + 1))
+        entry = night.entry
+        known = [event for event in with_offsets(events, entry.resets_by_time) if event.at <= (entry.as_of or 0)]
+        history = before.history(known, entry.broker, expressions)
+        queues = {**read_queues, **night.offsets.read_queues}
+        renewals = after.renewals_since(before)
+        offsets = replace(night.offsets, read_queues=queues, renewals=renewals, taken_at=entry.as_of)
+        plan = plan_night(history, known, before.offsets, offsets, entry.broker, before.config)
+        changes.add_rows(PULL_WINDOWS, [window_rows(plan, entry.run)])
 
 
 @dataclass(frozen=True)

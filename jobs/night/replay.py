@@ -9,28 +9,21 @@ from functools import partial
 
 import pyarrow.compute as pc
 
-from filtering.consumption.allocation import ClientTags, disagreeing_states, tag_disagreements
-from filtering.consumption.client_windows import by_client, undecided
-from filtering.consumption.group_progress import GroupNight
-from filtering.consumption.offsets import BrokerOffsets
+from answers.facts import BrokerFacts
+from filtering.consumption.clients import ClientTags, by_client, disagreeing_states, tag_disagreements, undecided
+from filtering.consumption.offsets import BrokerOffsets, GroupNight
 from filtering.consumption.plan import NightPlan
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow, WindowKind
 from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
-from filtering.subscriptions.in_force import in_force_after
+from filtering.subscriptions.history import in_force_after
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from jobs.night.commit.changes import Changes
-from jobs.night.commit.ledger import commit, next_run
-from jobs.night.inputs.subscription_file import SubscriptionFile
-from jobs.night.rows.offset_rows import current_offset_rows
-from jobs.night.rows.progress_rows import Part, progress_rows
-from jobs.night.rows.queue_nights import QueueNight
-from jobs.night.tasks.queue_progress import NO_INSTANTS
-from jobs.night.tasks.stored_task import filter_stored
-from jobs.night.tasks.work import Work, works_by_topic
-from jobs.night.topics import by_topic
-from schemas.answers.facts import BrokerFacts
+from jobs.night.commit import Changes, commit, next_run
+from jobs.night.inputs import SubscriptionFile
+from jobs.night.night import by_topic
+from jobs.night.rows import Part, QueueNight, current_offset_rows, progress_rows
+from jobs.night.tasks import NO_INSTANTS, Work, filter_stored, works_by_topic
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -39,7 +32,7 @@ from schemas.delta.table_rows import sorted_by
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.messages.stored_ranges import stored_ranges
+from schemas.messages.stored_messages import stored_ranges
 from schemas.pull_windows import PULL_WINDOWS, window_rows
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import REPLAY, LedgerEntry

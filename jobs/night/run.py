@@ -2,44 +2,282 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
+from filtering.consumption.clients import assumption
 from filtering.consumption.offsets import BrokerOffsets
+from filtering.counted import counted, listed
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.namespace import is_system_group
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from jobs.night.commit.changes import Changes
-from jobs.night.commit.compaction import compact
-from jobs.night.commit.ledger import commit, next_run
-from jobs.night.commit.ledger_entry import decided, last_stored, ledger_entry
-from jobs.night.commit.remarks import input_remarks, log_remarks, outcome_remarks, version_remarks
-from jobs.night.inputs.broker import Broker
-from jobs.night.inputs.events import NightEvents, events_until, night_events
-from jobs.night.inputs.hooks import FilterHook, text_of
-from jobs.night.inputs.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
-from jobs.night.inputs.steps import Step
-from jobs.night.late_windows import plan_older_nights
-from jobs.night.log.log_plan import plan_log
-from jobs.night.night import Night, NightOutcome
-from jobs.night.past.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
-from jobs.night.past.past_nights import PastNight, PastOffsets
-from jobs.night.past.read_so_far import read_so_far
-from jobs.night.past.redo import Redo, forget_unsettled, plan_redo
-from jobs.night.past.state import BrokerState, read_state
-from jobs.night.rows.subscription_rows import write_subscriptions
-from jobs.night.tasks.message_log import IngestedLog, ingest_message_log
+from jobs.night.commit import Changes, commit, compact, next_run
+from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, text_of
+from jobs.night.log import LogPlan, plan_log, read_so_far, unsettled
+from jobs.night.message_log_task import IngestedLog, ingest_message_log
+from jobs.night.night import Night, NightOutcome, plan_older_nights
+from jobs.night.night_inputs import (
+    NightEvents,
+    NightInputs,
+    NightOptions,
+    events_until,
+    is_nothing_new,
+    night_events,
+    redo_instant,
+)
+from jobs.night.past import BrokerState, PastNight, PastOffsets, read_state, vanished_text
+from jobs.night.redo import (
+    NewMessages,
+    Redo,
+    forget_prepared_offsets,
+    forget_undelivered,
+    forget_unsettled,
+    plan_redo,
+    stored_before,
+)
+from jobs.night.rows import write_subscriptions
+from jobs.night.steps import Step
+from schemas.commitlog import COMMITLOG
+from schemas.delta.table_rows import one_of, within
 from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError
-from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade
-from schemas.ledger_inputs import GIVEN, INPUTS_END, MESSAGE_LOG, NUMBERED_LINES, REPEATED_FROM
-from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, by_broker, repeated_config
+from schemas.errors import UsageError, time_text
+from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade, withdrawals_text
+from schemas.run_ledger import (
+    ASSUMED_QUEUES,
+    CUT,
+    DAMAGED_BODIES,
+    GIVEN,
+    INPUTS_END,
+    LAST_STORED,
+    MESSAGE_LOG,
+    NOT_COMMITTED,
+    NUMBERED_LINES,
+    READ_QUEUES,
+    REPEATED_FROM,
+    REPLAY,
+    RESETS_BY_TIME,
+    RUN_LEDGER,
+    WITHDRAWN,
+    LedgerEntry,
+    by_broker,
+    repeated_config,
+)
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
+
+# Makes the ledger entry of a night.
+
+
+def ledger_entry(
+    job: str, night: Night, outcome: NightOutcome, fingerprints: Mapping[str, str], remarks: Sequence[str]
+) -> LedgerEntry:
+    """The ledger entry of a night, without the states of tables, and with the ``fingerprints`` of its inputs."""
+    state, steps, new, changes = night.state, night.steps, night.new, night.changes
+    plan, last = new.plan, state.last
+    ingested_to = _ingested_to(state, plan, MESSAGE_LOG in fingerprints, outcome, changes)
+    dispatched_to, delivered_to = (last.dispatched_to, last.delivered_to) if last else (None, None)
+    if Step.DISPATCH in steps:
+        dispatched_to = ingested_to
+    elif Step.DELIVER not in steps:
+        dispatched_to = _not_beyond(new, dispatched_to)
+    delivered_to = dispatched_to if Step.DELIVER in steps else _not_beyond(new, delivered_to)
+    cut = "" if plan is None or plan.cut is None else str(plan.cut)
+    inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
+    if Step.DELIVER in steps:
+        stored = last_stored(changes)
+        inputs[LAST_STORED] = "" if stored is None else str(stored)
+        inputs |= decided(night, outcome)
+    topics = outcome.rows.topics if Step.DELIVER in steps else night.offsets.read_queues
+    inputs[READ_QUEUES] = json.dumps({topic: n for topic, n in night.offsets.read_queues.items() if topic in topics})
+    inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
+    if plan is None:
+        log_start, fingerprint = (last.log_start, last.unsettled) if last else (None, None)
+    else:
+        log_start = plan.log.start
+        inputs[NOT_COMMITTED] = vanished_text(state.topics, night.offsets.committed)
+        inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
+        fingerprint = unsettled(plan.log, ingested_to) if ingested_to is not None else None
+    return LedgerEntry(
+        changes.run,
+        changes.broker_name,
+        job,
+        night.broker.changed,
+        inputs,
+        log_start=log_start,
+        ingested_to=ingested_to,
+        dispatched_to=dispatched_to,
+        delivered_to=delivered_to,
+        unsettled=fingerprint,
+        as_of=night.as_of if Step.DELIVER in steps else (last.as_of if last else None),
+        remarks=tuple(remarks),
+    )
+
+
+def decided(night: Night, outcome: NightOutcome) -> dict[str, str]:
+    """What nights have decided so far that is in no other table: inputs of the next ones.
+
+    Where clients with different tags shared queues of an unknown number, and the offsets of resets by time.
+    """
+    before = night.state.last.assumed_queues if night.state.last is not None else {}
+    found = {**before, **outcome.plan.assumed}
+    assumed = json.dumps([(*key, queues) for key, queues in sorted(found.items())])
+    return {ASSUMED_QUEUES: assumed, RESETS_BY_TIME: json.dumps(night.resets_by_time)}
+
+
+def _not_beyond(new: NewMessages, offset: int | None) -> int | None:
+    """A physical offset up to which a step is done; it may have new messages before it, which later steps must find."""
+    return None if offset is None else min([offset, *(part.start for part in new.repaired), *(new.stored or ())])
+
+
+def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:
+    """The number of stored messages in the log whose body is damaged."""
+    before = state.last.inputs.get(DAMAGED_BODIES) if state.last else "0"
+    if before == "0" and not plan.cut and not outcome.result.damaged_bodies:
+        return 0
+    damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", plan.log.start)]
+    return len(changes.rows(COMMITLOG, ["commitlog_offset"], damaged))
+
+
+def last_stored(changes: Changes) -> int | None:
+    """When the last message in commitlog was stored (ms); None if there is none."""
+    return max((file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)), default=None)
+
+
+def _ingested_to(
+    state: BrokerState, plan: LogPlan | None, reads_message_log: bool, outcome: NightOutcome, changes: Changes
+) -> int | None:
+    """The physical offset up to which the log is in commitlog."""
+    before = state.last.ingested_to if state.last else None
+    if outcome.settled is not None:
+        return outcome.settled
+    if plan is not None and plan.cut:
+        return plan.cut
+    if plan is not None:
+        return plan.log.start if before is None else before
+    if not reads_message_log:
+        return before
+    ends = (file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG))
+    return max((end for end in (before, *ends) if end is not None), default=None)
+
+
+# Remarks on a night for the user, one line each: the code of a condition (CONDITIONS of the report), and a text.
+#
+# The ledger keeps them.
+
+
+NAMED = 20
+
+
+def version_remarks(broker: Broker, last_night: LedgerEntry | None) -> Iterator[str]:
+    """Remarks on the broker's version: it is another one than in the last night, or not what the store shows."""
+    now = broker.config.rocketmq_version
+    if last_night is not None and last_night.broker.rocketmq_version != now:
+        before = last_night.broker.rocketmq_version
+        since = (last_night.as_of or 0) + 1
+        doubt = ""
+        if last_night.version_is_assumed:
+            doubt = f": if it had {now} in earlier nights, too, give --rocketmq-version {now} and --redo-from 0"
+        yield (
+            f"new-version: RocketMQ {now} since {time_text(since)}, {before} before. What earlier nights told stays as "
+            f"it is{doubt}"
+        )
+    if broker.shown is not None:
+        yield f"other-version: RocketMQ {now} was given, but the store looks like that of {broker.shown}"
+
+
+def log_remarks(
+    broker: Broker, snapshot: StoreSnapshot | None, plan: LogPlan | None, as_of: int | None
+) -> Iterator[str]:
+    """Remarks on the log. ``as_of``: the end of the last night, ms; None if there was none."""
+    if plan is None or snapshot is None:
+        return
+    if as_of is None and broker.name_in_store is not None:
+        yield (
+            "other-broker: "
+            f"the topics.json of the store is of {broker.name_in_store}, and the messages are stored as "
+            f"those of {broker.name}: if this is not another name for it, run nightly with the right broker.conf and "
+            "a new --warehouse"
+        )
+    is_older = snapshot.taken_at < (as_of or 0)
+    if plan.deleted is not None:
+        start, end = plan.deleted
+        yield (
+            "missed-log: "
+            f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before "
+            "any night read them: their messages are in no table"
+        )
+    if plan.unread is not None:
+        start, end = plan.unread
+        yield (
+            "earlier-log: "
+            f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads "
+            "what is before the first night's log. To have those messages, run nightly with a new --warehouse"
+        )
+    if plan.cut:
+        yield (
+            "cut-log: "
+            f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log "
+            "when it recovers. The messages from there on, and their deliveries, were replaced"
+            + (". If this is an older copy of the store, run nightly on the newest one to have them back" * is_older)
+        )
+    if plan.cut == 0:
+        yield f"new-epoch: a new epoch of {broker.name}: all earlier rows of it were replaced"
+    if plan.repaired:
+        places = counted(len(plan.repaired), "damaged place of the log was", "damaged places of the log were")
+        yield f"repaired: {places} repaired and read"
+    if plan.mended:
+        messages = counted(len(plan.mended), "message with a damaged body has", "messages with a damaged body have")
+        yield f"repaired: {messages} the right one now"
+
+
+def input_remarks(
+    broker: Broker, inputs: NightInputs, options: NightOptions, had_hooks: bool, has_messages: bool
+) -> Iterator[str]:
+    """Remarks on missing inputs, and on values of broker.conf that the broker reads in another way than they seem.
+
+    ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
+    are expected.
+    """
+    yield from (f"misread-setting: {line}" for line in broker.misread)
+    if Step.DELIVER in options.steps and not options.hooks and had_hooks:
+        yield "no-filter-hooks: no --filter-hooks: the last run had them, and this one tells also what they would drop"
+    if inputs.message_log is not None and not has_messages:
+        yield f"no-message: no message: nothing in {inputs.message_log.name} could be decoded"
+
+
+def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
+    """Remarks on groups that do not keep up or have no known subscription, and on bodies that are damaged or empty."""
+    behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
+    if behind:
+        yield (
+            f"behind: online groups that do not keep up, by their committed offsets: {len(behind)}; the messages "
+            f"beyond these are pending: {listed(behind, NAMED)}"
+        )
+    yield from (
+        f"assumed-queues: queues assumed: {group} on {topic}: {assumption(queues)}"
+        for (group, topic), queues in sorted(outcome.plan.assumed.items())
+    )
+    if damaged := outcome.result.damaged_bodies:
+        bodies = counted(damaged, "message whose body does", "messages whose bodies do")
+        yield f"damaged-body: damaged, but kept: {bodies} not match the crc32"
+    if lost := outcome.result.in_lost_pulls:
+        yield (
+            f"empty-body: {counted(lost, 'delivery is', 'deliveries are')} uncertain: Java clients up to 5.2.0 fail on "
+            "a pull with a message that has no body, and their listeners get no message of it"
+        )
+    known = {row.consumer_group for row in history}
+    unknown = sorted({group for group, _ in offsets.committed if group not in known and not is_system_group(group)})
+    if unknown:
+        yield (
+            f"unknown-subscription: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
+            f"were not replayed: {listed(unknown, NAMED)}"
+        )
 
 
 @dataclass(frozen=True)

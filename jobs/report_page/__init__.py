@@ -1,1 +1,1 @@
-"""Renders the HTML page of jobs/report.py. Its data come from schemas/answers/report/report.py."""
+"""Renders the HTML page of jobs/report.py. Its data come from answers/report.py."""

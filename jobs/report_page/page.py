@@ -4,22 +4,366 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from filtering.counted import counted
-from filtering.findings import SEVERITIES
-from filtering.findings.finding import ERROR, WARN
-from jobs.report_page import numbers, plots
-from jobs.report_page.columns import columns
-from jobs.report_page.commands import Commands, is_plain
-from schemas.answers.report.groups import GroupReport
-from schemas.answers.report.nights import MOST_NIGHTS, ReportedNight
-from schemas.answers.report.report import NoReport, Report
+from answers.rendering import one_line
+from answers.report import MOST_NIGHTS, GroupReport, NoReport, Report, ReportedNight, StageCounts
+from filtering.counted import counted, shortened
+from filtering.findings import ERROR, SEVERITIES, WARN
+from jobs.cli.text import age as duration
+from jobs.cli.text import short
+from schemas.delivery_stats import MEANINGS
+from schemas.errors import PROGRAM, option, time_text
+
+# Formats the numbers and names of a report.
+
+
+LONGEST_NAME = 80
+LONGEST_TEXT = 300
+_SIZES = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+def whole(number: int | None) -> str:
+    """``12,345``; a dash for None."""
+    return "–" if number is None else f"{number:,}"
+
+
+def difference(now: int, before: int | None) -> str:
+    """``+12``, ``−3``, ``0``; ``new`` without an earlier number."""
+    if before is None:
+        return "new"
+    return f"{now - before:+,}".replace("-", "−") if now != before else "0"
+
+
+def share(part: int, total: int) -> str:
+    """``12.3 %``. A part above 0 is never shown as 0 %, and a part below the total never as 100 %."""
+    if not total:
+        return "–"
+    percent = 100 * part / total
+    if part and percent < 0.1:
+        return "< 0.1 %"
+    if part < total and percent > 99.9:
+        return "> 99.9 %"
+    return f"{percent:.1f} %"
+
+
+def age(milliseconds: int | None) -> str:
+    """``2 h 14 min``, from milliseconds; a dash for None."""
+    return "–" if milliseconds is None else duration(milliseconds)
+
+
+def size(number: float) -> str:
+    """``1.2 GB``, from bytes."""
+    for unit in _SIZES:
+        if number < 1000 or unit == _SIZES[-1]:
+            return f"{number:,.0f} {unit}" if unit == "bytes" or number >= 100 else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError
+
+
+def name(text: str) -> str:
+    """The printable name of a group, topic or file. Long names are cut in the middle."""
+    return short(text, LONGEST_NAME)
+
+
+def sentence(text: str) -> str:
+    """One printable line, cut at LONGEST_TEXT characters."""
+    return cut(text, LONGEST_TEXT)
+
+
+def cut(text: str, longest: int) -> str:
+    """One printable line, cut at ``longest`` characters."""
+    return shortened(one_line(text[: 4 * longest]), longest)
+
+
+def night_names(instants: Sequence[int]) -> list[str]:
+    """The end times of nights (ms) as text: to the minute, or finer if two would be equal."""
+    full = [time_text(instant) for instant in instants]
+    for length in (16, 19, 23):
+        names = [text[:length] for text in full]
+        if len(set(names)) == len(set(full)):
+            break
+    return names
+
+
+# The columns of a report's table of groups. Columns of zeros are left out.
+
+
+Value = Callable[[GroupReport], int | None]
+
+
+@dataclass(frozen=True)
+class Column:
+    """The ``value`` of each row, formatted by ``text``. The column is left out if all are 0 and it ``is_optional``."""
+
+    title: str
+    explanation: str
+    value: Value
+    text: Callable[[int | None], str] = whole
+    is_optional: bool = True
+
+    def cell(self, row: GroupReport) -> str:
+        return self.text(self.value(row))
+
+
+class _Change(Column):
+    def cell(self, row: GroupReport) -> str:
+        return difference(row.counts["delivered"], row.delivered_before)
+
+
+def _of_count(title: str, name: str, is_optional: bool = True) -> Column:
+    return Column(title, MEANINGS[name], lambda row: row.counts[name], is_optional=is_optional)
+
+
+def _less(name: str, other: str) -> Value:
+    return lambda row: row.counts[name] - row.counts[other]
+
+
+def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> list[Column]:
+    """The columns between the topic and the filter. A small screen shows only the first."""
+    every = [
+        _of_count("Delivered", "delivered", is_optional=False),
+        _Change("Change", "change of delivered since the earlier night", lambda row: row.change, is_optional=False),
+        _of_count("Pending", "pending", is_optional=False),
+        Column("Before", "delivered in the earlier night", lambda row: row.delivered_before, is_optional=False),
+        _of_count("Scanned", "scanned", is_optional=False),
+        Column("Stopped on entry", "by tags code or filter bit map: the message was not read",
+               _less("scanned", "passed_stage1"), is_optional=False),
+        Column("Stopped on message", "by the expression: read, and not sent",
+               _less("passed_stage1", "passed_stage2"), is_optional=False),
+        _of_count("Client drops", "client_drops"),
+        _of_count("Hook drops", "dropped_by_hook"),
+        _of_count("Errors", "evaluation_errors"),
+        _of_count("False pos.", "bit_map_false_positives"),
+        _of_count("Lost", "lost"),
+        _of_count("Skipped", "skipped"),
+        _of_count("Repeated", "repeated"),
+        _of_count("Uncertain", "uncertain"),
+        Column("Behind", "entries after the committed offset, as the broker's tools count",
+               lambda row: row.lag.behind),
+        Column("Would get", "messages among those behind that pass the group's filters", lambda row: row.lag.would_get),
+        Column("Oldest", "age of the oldest of these messages", lambda row: row.lag.oldest_ms, age),
+    ]  # fmt: skip
+    if nights > 1:
+        in_all = f"delivered in the {nights} nights of this report"
+        every.append(Column(f"In {nights} nights", in_all, lambda row: row.delivered_in_all))
+    comparisons = ("Change", "Before")
+    return [
+        column
+        for column in every
+        if (is_compared or column.title not in comparisons)
+        and (not column.is_optional or any(column.value(row) for row in groups))
+    ]
+
+
+# The command lines in a report.
+
+
+LONGEST = 600
+"""Characters. Longer commands, with names that no broker accepts, are not shown."""
+_PLAIN = re.compile(r"[\w%@.,:+/|-]+", re.ASCII)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a shell and a job's command line take the text without quotes."""
+    return _PLAIN.fullmatch(text) is not None and "|" not in text and not text.startswith("-")
+
+
+class Commands:
+    """The command lines about one broker of one warehouse."""
+
+    def __init__(self, report: Report) -> None:
+        self.where = option("warehouse", report.warehouse)
+        if not report.broker_is_alone:
+            self.where += f" {option('broker', report.broker_name)}"
+
+    def command(self, job: str, *options: str) -> str:
+        """``./spark-submit.sh JOB --warehouse … OPTIONS``, without the options if they are too long to show."""
+        command = " ".join([PROGRAM, job, self.where, *options])
+        return command if len(command) <= LONGEST + len(self.where) else f"{PROGRAM} {job} {self.where} …"
+
+    def compare(self, run: str) -> str:
+        return self.command("report", option("compare", run), "--output night.html")
+
+    def export(self, table: str, *options: str) -> str:
+        return self.command(f"export {table}", *options, "--output -")
+
+    def export_topic(self, topic: str) -> str:
+        return self.export("delivery_stats", option("topic", topic))
+
+    def explain_group(self, consumer_group: str, topic: str, last_pulled: tuple[int, int] | None) -> str:
+        """The command that explains an entry of a group, or simulates its pulls if it has not pulled yet."""
+        whose = f"{option('group', consumer_group)} {option('topic', topic)}"
+        if last_pulled is None:
+            return self.command("pulls", whose)
+        return self.command("explain", whose, f"--queue {last_pulled[0]} --offset {last_pulled[1]}")
+
+
+# Computes the bars of a report's plots, in coordinates of the SVG's view box.
+
+
+WIDTH, HEIGHT = 300, 60
+MOST_CHANGES = 10
+_LEAST = 1.5
+
+
+@dataclass(frozen=True)
+class Bar:
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True)
+class NightsPlot:
+    """One measure over several nights.
+
+    ``now`` and ``change``: of the last night. ``peak``: the greatest value. ``rows``: name and value of each night.
+    """
+
+    title: str
+    explanation: str
+    now: str
+    change: str
+    peak: str
+    bars: Sequence[Bar]
+    rows: Sequence[tuple[str, str]]
+
+
+def nights_plots(
+    nights: Sequence[ReportedNight], compared: ReportedNight | None, names: Sequence[str]
+) -> list[NightsPlot]:
+    """One plot for each measure. ``compared``: the night compared with. ``names``: those of the nights, in order."""
+
+    def plot(title: str, explanation: str, values: Sequence[int], before: int | None) -> NightsPlot:
+        texts = [whole(value) for value in values]
+        change = "" if compared is None else difference(values[-1], before)
+        return _plot(title, explanation, values, texts, names, change)
+
+    measures: list[tuple[str, str, Callable[[ReportedNight], int]]] = [
+        ("Stored", "messages added to the log", lambda night: night.messages),
+        ("Delivered", "messages that groups received", lambda night: night.stages.delivered),
+        ("Stopped on the entry", "by tags code or filter bit map, without reading the message",
+         lambda night: night.stages.stopped_on_entry),
+        ("Stopped on the message", "by the expression, after reading the message",
+         lambda night: night.stages.stopped_by_expression),
+        ("Dropped by clients", "by the tag check or a hook, after the network",
+         lambda night: night.stages.dropped_by_client + night.stages.dropped_by_hook),
+        ("Pending", "entries that groups have not pulled yet", lambda night: night.totals["pending"]),
+        ("Expression errors", "entries on whose message the expression fails",
+         lambda night: night.totals["evaluation_errors"]),
+    ]  # fmt: skip
+    plots = [
+        plot(title, explanation, [value(night) for night in nights], value(compared) if compared else None)
+        for title, explanation, value in measures
+    ]
+    return [*plots, _false_positives(nights, names)]
+
+
+def _false_positives(nights: Sequence[ReportedNight], names: Sequence[str]) -> NightsPlot:
+    shares = [night.false_positives / (night.judged_by_bit_map or 1) for night in nights]
+    texts = [
+        f"{share(night.false_positives, night.judged_by_bit_map)} "
+        f"({night.false_positives:,} of {night.judged_by_bit_map:,})"
+        for night in nights
+    ]
+    explanation = "entries that passed the filter bit map, as a share of those that it should have stopped"
+    plot = _plot("Bit map false positives", explanation, shares, texts, names, "")
+    last = nights[-1]
+    return replace(plot, now=share(last.false_positives, last.judged_by_bit_map), peak="")
+
+
+def _plot(
+    title: str, explanation: str, values: Sequence[float], texts: Sequence[str], names: Sequence[str], change: str
+) -> NightsPlot:
+    peak = max(values)
+    slot = WIDTH / len(values)
+    bars = []
+    for number, (value, text, night) in enumerate(zip(values, texts, names, strict=True)):
+        height = max(_LEAST, HEIGHT * value / peak) if value else 0
+        kind = "now" if number == len(values) - 1 else "earlier"
+        x, y = round((number + 0.1) * slot, 1), round(HEIGHT - height, 1)
+        bars.append(Bar(x, y, round(0.8 * slot, 1), round(height, 1), kind, f"{night}: {text}"))
+    return NightsPlot(
+        title,
+        explanation,
+        texts[-1],
+        change,
+        texts[list(values).index(peak)],
+        bars,
+        list(zip(names, texts, strict=True)),
+    )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The number of pulled entries that ended at one stage, and the bytes that this saved or cost."""
+
+    title: str
+    kind: str
+    entries: int
+    share: str
+    effect: str
+
+
+def stages_passed(counts: StageCounts, bytes_each: float | None = None) -> list[Stage]:
+    """The stages of a night. ``bytes_each``: the average size of a message in the log; None if unknown."""
+
+    def about(entries: int) -> str:
+        return f", about {size(entries * bytes_each)}" if bytes_each and entries else ""
+
+    rows = [
+        ("Stopped by the tags code", "tags", counts.stopped_by_tags_code, "not read from the log"),
+        ("Stopped by the filter bit map", "bit-map", counts.stopped_by_bit_map, "not read from the log"),
+        ("Stopped by the expression", "expression", counts.stopped_by_expression, "read, and not sent"),
+        ("Dropped by the client's tag check", "client", counts.dropped_by_client, "read and sent for nothing"),
+        ("Dropped by the client's hooks", "hook", counts.dropped_by_hook, "read and sent for nothing"),
+        ("Delivered", "delivered", counts.delivered, "read and sent"),
+    ]  # fmt: skip
+    if counts.stopped_by_either:
+        both = "Stopped by the tags code or the filter bit map: the groups changed from one to the other"
+        rows.insert(2, (both, "tags", counts.stopped_by_either, "not read from the log"))
+    return [
+        Stage(title, kind, entries, share(entries, counts.scanned), effect + about(entries))
+        for title, kind, entries, effect in rows
+    ]
+
+
+def stages_bar(found: Sequence[Stage]) -> list[Bar]:
+    """One bar over the whole width, in which every stage with entries is visible."""
+    total = sum(stage.entries for stage in found) or 1
+    widths = [max(_LEAST, WIDTH * 2 * stage.entries / total) if stage.entries else 0 for stage in found]
+    scale = WIDTH * 2 / (sum(widths) or 1)
+    bars, x = [], 0.0
+    for stage, width in zip(found, widths, strict=True):
+        label = f"{stage.title}: {stage.entries:,} ({stage.share})"
+        bars.append(Bar(round(x, 2), 0, round(width * scale, 2), 20, stage.kind, label))
+        x += width * scale
+    return bars
+
+
+def changes(groups: Sequence[GroupReport]) -> list[tuple[GroupReport, Bar]]:
+    """The groups that received more or less than in the earlier night, the greatest change first."""
+    changed = [group for group in groups if group.change][:MOST_CHANGES]
+    half = WIDTH / 2
+    greatest = max((abs(group.change) for group in changed), default=1)
+    found = []
+    for group in changed:
+        width = max(_LEAST, half * abs(group.change) / greatest)
+        kind = "more" if group.change > 0 else "less"
+        x = half if group.change > 0 else half - width
+        found.append((group, Bar(round(x, 1), 2, round(width, 1), 10, kind, f"{group.change:+,}")))
+    return found
+
 
 MOST_BYTES = 300_000
 MARGIN = 200
@@ -36,7 +380,7 @@ _ENVIRONMENT = Environment(
 _FUNCTIONS = {
     function.__name__: function
     for function in (
-        numbers.whole, numbers.difference, numbers.share, numbers.name, numbers.sentence, numbers.cut, counted,
+        whole, difference, share, name, sentence, cut, counted,
     )
 }  # fmt: skip
 
@@ -148,7 +492,7 @@ def _longer_expressions(reports: Sequence[Report], free: int) -> Limits:
     texts = [group.expression for report in reports for group in report.groups[: LIMITS.groups]]
 
     def needed(longest: int) -> int:
-        return sum(len(escape(numbers.cut(text, longest)).encode()) for text in texts)
+        return sum(len(escape(cut(text, longest)).encode()) for text in texts)
 
     shortest = needed(LIMITS.expression)
     for longest in EXPRESSIONS:
@@ -167,7 +511,7 @@ def _render(reports: Sequence[Report | NoReport], parts: Sequence[BrokerPart]) -
     style, script = _source("style.css"), _source("script.js")
     found = [each for each in reports if isinstance(each, Report)]
     only = found[0] if len(reports) == 1 else None
-    of_only = f"{numbers.name(only.broker_name)}, night ending {_ended(only)} UTC" if only is not None else ""
+    of_only = f"{name(only.broker_name)}, night ending {_ended(only)} UTC" if only is not None else ""
     text = _ENVIRONMENT.get_template("page.html").render(
         title=of_only or f"{len(reports):,} brokers",
         overview=[] if only is not None else _overview(reports, parts),
@@ -214,7 +558,7 @@ def _ended(report: Report) -> str:
 def _night_names(report: Report, nights: Sequence[ReportedNight]) -> list[str]:
     """The names of some nights of the report, the last of which is reported, and then of the one compared with."""
     beside = report.compared if report.compared is not None else report.night
-    return numbers.night_names([*(night.ended_at for night in nights), beside.ended_at])
+    return night_names([*(night.ended_at for night in nights), beside.ended_at])
 
 
 def _part(report: Report, limits: Limits, at: str = "") -> BrokerPart:
@@ -224,7 +568,7 @@ def _part(report: Report, limits: Limits, at: str = "") -> BrokerPart:
     night, compared = report.night, report.compared
     *names, beside = _night_names(report, nights)
     bytes_each = night.log_bytes / night.messages if night.log_bytes and night.messages else None
-    stages = plots.stages(night.stages, bytes_each)
+    stages = stages_passed(night.stages, bytes_each)
     commands = Commands(report)
     variables = dict(
         report=report,
@@ -236,12 +580,12 @@ def _part(report: Report, limits: Limits, at: str = "") -> BrokerPart:
         compared=beside,
         nights=list(zip(names, nights, strict=True)),
         earlier_nights=report.earlier_nights + len(report.nights) - len(nights),
-        plots=plots.nights_plots(nights, compared, names),
-        width=plots.WIDTH,
-        height=plots.HEIGHT,
+        plots=nights_plots(nights, compared, names),
+        width=WIDTH,
+        height=HEIGHT,
         stages=stages,
-        stages_bar=plots.stages_bar(stages),
-        changes=plots.changes(report.groups),
+        stages_bar=stages_bar(stages),
+        changes=changes(report.groups),
         side_by_side=_side_by_side(night, compared) if compared is not None else (),
         columns=columns(report.groups, len(report.nights), compared is not None),
         groups=shown,
@@ -273,13 +617,13 @@ def _hash(text: str) -> str:
 
 def _is_plain(group: GroupReport) -> bool:
     """Whether the script can make the command of a row from its visible names."""
-    return all(is_plain(text) and text == numbers.name(text) for text in (group.consumer_group, group.topic))
+    return all(is_plain(text) and text == name(text) for text in (group.consumer_group, group.topic))
 
 
 def _side_by_side(now: ReportedNight, before: ReportedNight) -> list[tuple[str, str, str, str]]:
     """Rows of title, earlier night, this night, and change."""
     in_now, in_before = (
-        {stage.title: stage.entries for stage in plots.stages(night.stages)} for night in (now, before)
+        {stage.title: stage.entries for stage in stages_passed(night.stages)} for night in (now, before)
     )
     measures = [
         ("Messages stored", now.messages, before.messages),
@@ -291,7 +635,4 @@ def _side_by_side(now: ReportedNight, before: ReportedNight) -> list[tuple[str, 
         ("Bit map false positives", now.false_positives, before.false_positives),
         ("Pieces quarantined", now.quarantined, before.quarantined),
     ]
-    return [
-        (title, numbers.whole(then), numbers.whole(this), numbers.difference(this, then))
-        for title, this, then in measures
-    ]
+    return [(title, whole(then), whole(this), difference(this, then)) for title, this, then in measures]

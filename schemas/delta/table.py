@@ -6,14 +6,21 @@ schedules the work and reads the tables (docs/DECISIONS.md says why).
 
 from __future__ import annotations
 
+import json
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from schemas.arrow_batches import of_one_type
+from schemas.storage import Storage
 
 EVERY_TABLE = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "10"}
 """Without deletion vectors, the rows of a table are those of its files, for every reader."""
@@ -136,3 +143,190 @@ class Table:
             write_page_checksum=True,
             store_schema=False,
         )
+
+
+# How rows are laid out in a Parquet file: its columns, and which of them have dictionaries.
+
+
+SAMPLE = 4096
+"""Values of a column that decide whether a dictionary pays off."""
+
+
+def file_schema(table: Table, rows: pa.Table, before: pa.Schema | None) -> pa.Schema:
+    """The columns of a file with ``rows``: those with values, and those of the file before."""
+    known = {field.name: field for field in before or ()}
+    fields = []
+    for name in table.file_schema.names:
+        column = rows[name]
+        if name in known or column.null_count < len(column) or name in table.statistics_on:
+            field = known.get(name, pa.field(name, column.type, nullable=before is not None))
+            fields.append(field.with_nullable(field.nullable or column.null_count > 0))
+    return pa.schema(fields)
+
+
+def row_group(table: Table, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """The rows of some batches. A column of texts has one dictionary, or none if most of its values are distinct."""
+    columns = [
+        pa.chunked_array(of_one_type([batch.column(index) for batch in batches]))
+        for index in range(len(table.file_schema))
+    ]
+    # If a row group had several dictionaries, its rows would be written without them.
+    rows = pa.Table.from_arrays(columns, names=table.file_schema.names).unify_dictionaries()
+    for index, name in enumerate(rows.schema.names):
+        column = rows[name]
+        if pa.types.is_dictionary(column.type):
+            values = len(column.chunk(0).dictionary)
+            if values > SAMPLE // 4 and 2 * values > rows.num_rows:
+                rows = rows.set_column(index, name, _decoded(column))
+    return rows
+
+
+def as_type(wanted: pa.DataType, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same texts as a dictionary, or not as one."""
+    if column.type == wanted:
+        return column
+    return column.dictionary_encode() if pa.types.is_dictionary(wanted) else _decoded(column)
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk.dictionary_decode() for chunk in column.chunks])
+
+
+def without_dictionary(table: Table, rows: pa.Table) -> frozenset[str]:
+    """The ``dictionary_encoded`` columns of a file that need no dictionary.
+
+    Mostly distinct texts would be stored twice. Mostly equal numbers are as small without one, and written faster.
+    """
+    return frozenset(name for name in table.dictionary_encoded if name in rows.schema.names and _is_plain(rows[name]))
+
+
+def _is_plain(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(column.type):
+        return False
+    sample = column.slice(0, SAMPLE).combine_chunks().drop_null()
+    if pa.types.is_string(column.type):
+        return len(sample) > SAMPLE // 4 and 2 * len(sample.unique()) > len(sample)
+    return len(sample) > 0 and 16 * pc.sum(pc.equal(sample, sample[0])).as_py() > 15 * len(sample)
+
+
+# Parquet files of tables, as workers write them and as the Delta log lists them.
+#
+# No reader sees a file before the driver commits it.
+
+
+ROWS_OF_A_GROUP = 1 << 16
+"""Most rows of a row group: readers load one after the other."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that was written. ``stats`` are its statistics in the Delta log, as JSON."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a table's snapshot. ``least`` and ``greatest`` are statistics of the Delta log, by column."""
+
+    path: str
+    size: int
+    rows: int
+    broker_name: str | None
+    least: dict[str, Any] = field(repr=False)
+    greatest: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def from_add_action(cls, row: dict[str, Any]) -> StoredFile:
+        """A file of a snapshot, from a row of its flattened add actions."""
+        present = {key: value for key, value in row.items() if value is not None}
+        least, greatest = (
+            {key.removeprefix(kind): value for key, value in present.items() if key.startswith(kind)}
+            for kind in ("min.", "max.")
+        )
+        return cls(
+            row["path"], row["size_bytes"], row["num_records"], row.get("partition.broker_name"), least, greatest
+        )
+
+    @classmethod
+    def from_data_file(cls, file: DataFile, broker_name: str | None) -> StoredFile:
+        """A file that was just written, as a snapshot shows it after the commit."""
+        stats = json.loads(file.stats)
+        return cls(file.path, file.size, file.rows, broker_name, stats["minValues"], stats["maxValues"])
+
+
+class DataFileWriter:
+    """Writes rows to the folder of ``table``. A file is created with its first rows.
+
+    A file leaves out columns without values, and its columns without nulls are required: both take less time to write.
+    If later rows do not fit, they go to another file.
+    """
+
+    def __init__(self, table: Table, storage: Storage) -> None:
+        self._table = table
+        self._storage = storage
+        self._schema: pa.Schema | None = None
+        self._path = ""
+        self._sink: pa.NativeFile | None = None
+        self._writer: FileWriter | None = None
+        self._rows = 0
+        self._files: list[DataFile] = []
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Adds rows as one row group. The batches are of the table's file_schema; strings may be dictionaries."""
+        rows = row_group(self._table, batches)
+        if not rows.num_rows:
+            return
+        schema = file_schema(self._table, rows, self._schema)
+        if self._writer is None or schema != self._schema:
+            self._end_file()
+            self._schema = schema
+            self._path = f"part-{uuid.uuid4()}.parquet"
+            self._sink = self._storage.file_system.open_output_stream(self._path)
+            self._writer = self._table.writer(self._sink, schema, without_dictionary(self._table, rows))
+        columns = [as_type(field.type, rows[field.name]) for field in schema]
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=rows.num_rows)
+        self._rows += rows.num_rows
+
+    def close(self) -> list[DataFile]:
+        """Ends the last file and returns all files."""
+        self._end_file()
+        return self._files
+
+    def _end_file(self) -> None:
+        if self._writer is None or self._sink is None:
+            return
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        stats = json.dumps(statistics(self._writer.writer.metadata))
+        self._files.append(DataFile(self._path, size, self._rows, stats))
+        self._writer, self._rows = None, 0
+
+
+def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
+    """The least and greatest values of those columns that have them in every row group.
+
+    Row groups without values do not count. Parquet leaves out values of more than 4,096 bytes.
+    """
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for index in range(metadata.num_columns):
+        groups = [metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)]
+        name = groups[0].path_in_schema
+        found = [group.statistics for group in groups]
+        if all(each is not None and each.has_null_count for each in found):
+            nulls[name] = sum(each.null_count for each in found)
+            ranges = [each for each in found if each.has_min_max]
+            if ranges and all(each.has_min_max or not each.num_values for each in found):
+                least[name] = _json(min(each.min for each in ranges))
+                greatest[name] = _json(max(each.max for each in ranges))
+    return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _json(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value

@@ -4,24 +4,207 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import FrameType
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from schemas.delta.data_files import StoredFile
 from schemas.delta.delta_log import DeltaLog
-from schemas.delta.lease import leased
-from schemas.delta.table import Table
+from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import Where, files_that_may_hold, read_rows
-from schemas.errors import WarehouseBusy, WarehouseUnusable
-from schemas.shell_command import PROGRAM, option, spark_options
-from schemas.storage import Storage, spark_path
+from schemas.errors import PROGRAM, WarehouseBusy, WarehouseUnusable, option, spark_options
+from schemas.storage import Storage, error_text, spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+# A lock in an object store: a lease, which ends unless its holder renews it.
+#
+# The lease is an empty Delta table, and each version of the table is one holder's: the store makes the file of a
+# version for one writer only, as with every commit. Beside the log, the file ``renewed-N`` has the time at which the
+# holder of version N renewed the lease. Times are those of the machines that run the jobs: their clocks must agree
+# within minutes.
+
+
+RENEWED_EVERY = timedelta(minutes=1)
+ENDS_AFTER = timedelta(minutes=10)
+_TAKEN = "taken"
+_RENEWED = "renewed-"
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """One holder's lease. ``table_id`` and ``version`` are those of the table of the lease."""
+
+    lock: Storage
+    table_id: str
+    version: int
+
+    @classmethod
+    def take(cls, lock: Storage, location: str, clock: Clock = utc_now) -> Lease:
+        """A lease on what no other run holds, or has not renewed in time. ``location`` is what a user calls it.
+
+        Raises WarehouseBusy where another run holds the lease, WarehouseUnusable where nothing can be written.
+        """
+        error = _create(lock, clock)
+        table = _table(lock)
+        if error is not None and table is None:
+            error, table = _create(lock, clock), _table(lock)  # the run that was in the way has just ended
+        if table is None:
+            raise WarehouseUnusable(
+                f"cannot write to {location} ({error_text(error) if error else 'the lock is gone'}): "
+                f"check {lock.connection}"
+            )
+        lease = cls(lock, str(table.metadata().id), table.version())
+        if error is None:
+            return lease
+        holder, end = table.metadata().description, _renewed(lock, table) + ENDS_AFTER
+        if end < clock():
+            with suppress(DeltaError, OSError):  # another run took it over first
+                table.alter.set_table_description(_holder(clock), commit_properties=_one_try(clock))
+                return cls(lock, lease.table_id, lease.version + 1)
+            end = clock() + ENDS_AFTER
+        raise WarehouseBusy(
+            f"another run is writing to {location} ({holder}): wait for it to end and try again; if it was killed, "
+            f"the next run takes over from {end:%H:%M:%S} UTC on"
+        )
+
+    def is_held(self) -> bool:
+        """Whether no other run took the lease over. Raises DeltaError or OSError where the store is away."""
+        try:
+            table = DeltaTable(self.lock.root)
+        except TableNotFoundError:
+            return False
+        return (str(table.metadata().id), table.version()) == (self.table_id, self.version)
+
+    def renew(self, clock: Clock = utc_now) -> bool:
+        """Moves the end of the lease. Returns whether it is still held. Raises as ``is_held`` does."""
+        held = self.is_held()
+        if held:
+            self.lock.write(_renewal(self.version), clock().isoformat().encode())
+        return held
+
+    def release(self) -> None:
+        """Ends the lease, unless another run took it over."""
+        if self.is_held():
+            # The log from its start on: a later version without the first is no table, and so cannot be taken over.
+            for file in sorted(self.lock.files(recursive=True), key=lambda file: (_RENEWED in file.path, file.path)):
+                self.lock.file_system.delete_file(file.path)
+
+
+@contextmanager
+def leased(
+    lock: Storage, location: str, clock: Clock = utc_now, renewed_every: timedelta = RENEWED_EVERY
+) -> Iterator[None]:
+    """Holds a lease during the block, and renews it. Where another run takes it over, the main thread is interrupted.
+
+    Raises WarehouseBusy where another run holds the lease, or took it over; WarehouseUnusable as ``Lease.take`` does.
+    """
+    lease = Lease.take(lock, location, clock)
+    ended, lost = threading.Event(), threading.Event()
+
+    def keep() -> None:
+        while not ended.wait(renewed_every.total_seconds()):
+            with suppress(DeltaError, OSError):  # the next renewal may succeed
+                if not lost.is_set() and not lease.renew(clock):
+                    lost.set()
+            if lost.is_set():  # and again: a library may have swallowed the interrupt
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    thread = threading.Thread(target=keep, daemon=True)
+    thread.start()
+    try:
+        with _interruptible(lost):
+            yield
+    except KeyboardInterrupt:
+        ended.set()
+        if not lost.is_set():
+            raise
+        raise WarehouseBusy(
+            f"another run took over {location}, since this one had not renewed its lock for "
+            f"{ENDS_AFTER.seconds // 60} minutes: run the same command again"
+        ) from None
+    finally:
+        ended.set()
+        thread.join()
+        with suppress(DeltaError, OSError):  # a lease that cannot be released ends by itself
+            lease.release()
+
+
+@contextmanager
+def _interruptible(lost: threading.Event) -> Iterator[None]:
+    """SIGINT interrupts a run that lost its lease, even if it ignores SIGINT: shells start background commands so."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if lost.is_set():
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _create(lock: Storage, clock: Clock) -> Exception | None:
+    try:
+        DeltaTable.create(
+            lock.root,
+            pa.schema([pa.field("held", pa.bool_())]),
+            mode="error",
+            description=_holder(clock),
+            commit_properties=_one_try(clock),
+        )
+    except (DeltaError, OSError) as error:
+        return error
+    return None
+
+
+def _table(lock: Storage) -> DeltaTable | None:
+    try:
+        return DeltaTable(lock.root)
+    except (DeltaError, OSError):
+        return None
+
+
+def _holder(clock: Clock) -> str:
+    return f"{socket.gethostname()}, process {os.getpid()}, since {clock():%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _one_try(clock: Clock) -> CommitProperties:
+    return CommitProperties(custom_metadata={_TAKEN: clock().isoformat()}, max_commit_retries=0)
+
+
+def _renewed(lock: Storage, table: DeltaTable) -> datetime:
+    """When the holder took the lease, or renewed it last."""
+    taken = datetime.fromisoformat(table.history(1)[0][_TAKEN])
+    renewal = lock.read(_renewal(table.version()))
+    return max(taken, datetime.fromisoformat(renewal.decode())) if renewal else taken
+
+
+def _renewal(version: int) -> str:
+    return f"{_RENEWED}{version}"
+
 
 FILE_MODE = 0o660
 LOCK = ".lock"

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from filtering.java.numbers import LONG_MAX
+from filtering.java import LONG_MAX
 from filtering.time_spans import AFTER_YEAR_9999
-from schemas.rocketmq_store.commitlog.record_layout import GREATEST_QUEUE_OFFSET
+from schemas.rocketmq_store.record_layout import GREATEST_QUEUE_OFFSET
 
 POSITION = ("queue_id", "queue_offset", "commitlog_offset")
 """The columns that say where a message is. A log has all of them, or none: then they follow the order of its lines."""

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from filtering.java.strings import is_utf8
-from filtering.matcher.kernels.words import load_word
-from filtering.numba_compile import Array, Int, compiled
+from filtering.java import is_utf8
+from filtering.kernels.compile import Array, Int, compiled
+from filtering.kernels.registers import load_word
 from schemas.messages.message_checks import (
     ENDS,
     KNOWN,
@@ -41,9 +41,9 @@ from schemas.messages.message_checks import (
     time_in_ms,
 )  # fmt: skip
 from schemas.messages.message_log_rows import MessageBatch
-from schemas.rocketmq_store.commitlog.crc import crc_of
-from schemas.rocketmq_store.gather import Bytes, binary_array, lowest_byte, spans, store
-from schemas.rocketmq_store.properties.property_values import PropertyValues
+from schemas.rocketmq_store.commitlog_walk import crc_of
+from schemas.rocketmq_store.property_columns import PropertyValues
+from schemas.rocketmq_store.record_layout import Bytes, binary_array, lowest_byte, spans, store
 
 SMALL = 1 << 20
 """Bytes of lines that Python's decoder reads in less time than the loops take to compile."""

@@ -32,7 +32,7 @@ from schemas.messages.message_checks import (
 from schemas.messages.message_lines import form_of_lines, read_content, read_lines
 from schemas.messages.message_log_rows import MessageBatch
 from schemas.messages.message_row_groups import read_row_groups, rejected_first_rows
-from schemas.rocketmq_store.commitlog.segments import CommitLogError
+from schemas.rocketmq_store.segments import CommitLogError
 
 SUFFIXES = (".jsonl", ".parquet")
 PART_BYTES = 32 << 20

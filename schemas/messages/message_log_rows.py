@@ -16,10 +16,9 @@ from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPE
 from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import store_dates
 from schemas.messages.message_checks import KNOWN
-from schemas.rocketmq_store.commitlog.crc import body_crcs
-from schemas.rocketmq_store.gather import Bytes
-from schemas.rocketmq_store.properties.property_columns import PropertyColumns
-from schemas.rocketmq_store.properties.property_values import Texts
+from schemas.rocketmq_store.commitlog_walk import body_crcs
+from schemas.rocketmq_store.property_columns import PropertyColumns, Texts
+from schemas.rocketmq_store.record_layout import Bytes
 
 _SAME = (
     "commitlog_offset", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp", "sys_flag",

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from filtering.numba_compile import Array, Int, compiled
+from filtering.kernels.compile import Array, Int, compiled
 from schemas.arrow_batches import decoded
 from schemas.messages.message_checks import (
     ENDS,
@@ -32,8 +32,8 @@ from schemas.messages.message_checks import (
     time_in_ms,
 )  # fmt: skip
 from schemas.messages.message_log_rows import MessageBatch
-from schemas.rocketmq_store.commitlog.segments import SLACK, CommitLogError
-from schemas.rocketmq_store.gather import Bytes
+from schemas.rocketmq_store.record_layout import Bytes
+from schemas.rocketmq_store.segments import SLACK, CommitLogError
 
 _TICKS_IN_A_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 """By the units that Parquet has."""

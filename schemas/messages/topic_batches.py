@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.messages.columns import Messages, concat
+from schemas.messages.commitlog_rows import Messages, concat
 
 MESSAGES_AT_ONCE = 1 << 16
 """Messages that are filtered together. More exceed the processor's cache; fewer repeat the fixed cost of a batch."""

@@ -14,8 +14,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-from filtering.java.numbers import LONG_MAX, parse_int
-from filtering.java.strings import has_half_a_pair
+from filtering.java import LONG_MAX, has_half_a_pair, parse_int
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.subscriptions.events import GroupTopic
 from schemas.errors import UsageError

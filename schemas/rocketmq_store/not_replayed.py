@@ -19,7 +19,7 @@ from schemas.rocketmq_store.config_files import (
     read_document,
     read_json,
 )
-from schemas.rocketmq_store.consumequeue.queue_index import database_index
+from schemas.rocketmq_store.queue_files import database_index
 from schemas.rocketmq_store.rocksdb import DatabaseError
 from schemas.storage import Storage
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from answers.report import Report
 from jobs.report_page.page import render_page
-from schemas.answers.report.report import Report
 from tests.browser.chromium import chromium, opened
 
 NO_BROWSER = "no Chromium: as root on Debian, tests/browser/install_chromium.sh installs it"

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from schemas.answers.report.attention import Problem
-from schemas.answers.report.groups import GroupLag, GroupReport
+from answers.report import GroupLag, GroupReport, Problem
 from tests.report_example import group, report
 
 Show = Callable[..., Page]

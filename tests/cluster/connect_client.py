@@ -12,7 +12,7 @@ from jobs import pulls
 from jobs.cli.session import spark_session
 from schemas import commitlog, deliveries, spark_tasks
 from schemas.delta.warehouse import Warehouse
-from schemas.rocketmq_store.commitlog import commitlog_source
+from schemas.rocketmq_store import commitlog_source
 
 
 def main(store: str, folder: str, expression: str) -> None:

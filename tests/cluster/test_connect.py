@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jobs import nightly, pulls
-from jobs.cli.delta_jars import delta_jars
+from jobs.cli.session import delta_jars
 from tests.captures import capture
 from tests.cluster.conftest import HERE, LOCALHOST, PROJECT, SPARK_HOME
 from tests.cluster.processes import Server

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from deltalake.exceptions import DeltaError
 
-from schemas.delta.lease import Lease, leased, utc_now
+from schemas.delta.warehouse import Lease, leased, utc_now
 from schemas.errors import WarehouseBusy
 from schemas.storage import Storage
 

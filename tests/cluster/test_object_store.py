@@ -15,8 +15,7 @@ import boto3
 import pytest
 
 from jobs import inconsistency, nightly, pulls, verify
-from schemas.delta.lease import Lease, utc_now
-from schemas.delta.warehouse import Warehouse
+from schemas.delta.warehouse import Lease, Warehouse, utc_now
 from schemas.errors import UsageError, WarehouseBusy, WarehouseUnusable
 from schemas.storage import Storage
 from tests.captures import capture

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from schemas.rocketmq_store.commitlog.commitlog_walk import Records, scan
-from schemas.rocketmq_store.commitlog.message_decoder import SCHEMA, decode
-from schemas.rocketmq_store.commitlog.segments import Segment, segments
+from schemas.rocketmq_store.commitlog_walk import Records, scan
+from schemas.rocketmq_store.message_decoder import SCHEMA, decode
+from schemas.rocketmq_store.segments import Segment, segments
 from schemas.storage import Storage
 from tests.captures import capture, rows
 

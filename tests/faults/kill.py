@@ -18,15 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jobs.cli.night_job
-import jobs.cli.summary  # noqa: F401
 from jobs import nightly
 from jobs.cli import application
-from schemas.delta.data_files import DataFileWriter
 from schemas.delta.delta_log import DeltaLog
-from schemas.rocketmq_store.commitlog.commitlog_walk import Records, scan
-from schemas.rocketmq_store.commitlog.message_decoder import SCHEMA, decode
-from schemas.rocketmq_store.commitlog.segments import segments
+from schemas.delta.table import DataFileWriter
+from schemas.rocketmq_store.commitlog_walk import Records, scan
+from schemas.rocketmq_store.message_decoder import SCHEMA, decode
+from schemas.rocketmq_store.segments import segments
 from schemas.storage import Storage
 from tests.captures import capture
 

@@ -13,9 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs import deliver, dispatch, export, lag, maintain, nightly, pulls, replay, verify
-from jobs.night import night_tasks
-from jobs.night.commit import changes
-from schemas.delta.data_files import DataFileWriter
+from jobs.night import commit, night
+from schemas.delta.table import DataFileWriter
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
 from tests.faults.kill import Nights, Order
@@ -41,7 +40,7 @@ def test_a_segment_that_the_broker_deletes_during_the_read(
 ) -> None:
     segment = broker.store(1) / "commitlog" / f"{0:020d}"
     content = segment.read_bytes()
-    before(monkeypatch, night_tasks, "read_range", segment.unlink)
+    before(monkeypatch, night, "read_range", segment.unlink)
     ended = run(nightly, *broker.arguments(1))
     monkeypatch.undo()
     assert (ended.code, one_line(ended.error)) == (2, True)
@@ -59,7 +58,7 @@ def test_a_segment_that_shrinks_during_the_read(
     segment = broker.store(2) / "commitlog" / f"{0:020d}"
     content = segment.read_bytes()
     broker.start_from(undisturbed, 1)
-    before(monkeypatch, night_tasks, "read_range", lambda: os.truncate(segment, size))
+    before(monkeypatch, night, "read_range", lambda: os.truncate(segment, size))
     ended = run(nightly, *broker.arguments(2))
     monkeypatch.undo()
     assert (ended.code, one_line(ended.error)) == (2, True)
@@ -124,7 +123,7 @@ def test_optimize_during_a_night(
     """Each night replaces current_offsets, so both remove its file."""
     broker.start_from(undisturbed, 1)
     for _ in range(2):
-        before(monkeypatch, changes.Changes, "commit", lambda: rewrite(broker.warehouse / name))
+        before(monkeypatch, commit.Changes, "commit", lambda: rewrite(broker.warehouse / name))
         ended = run(nightly, *broker.arguments(2))
         monkeypatch.undo()
         if ended.code == 4:
@@ -155,7 +154,7 @@ def test_vacuum_during_a_night(
             )
             assert removed
 
-    before(monkeypatch, changes.Changes, "commit", vacuum)
+    before(monkeypatch, commit.Changes, "commit", vacuum)
     ended = run(nightly, *broker.arguments(2))
     monkeypatch.undo()
     assert (ended.code, one_line(ended.error)) == (4, True)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jobs import export, nightly, pulls, verify
-from schemas.rocketmq_store.commitlog import segments as segment_files
-from schemas.rocketmq_store.commitlog.commitlog_walk import DAMAGE_BYTES, Records, scan
-from schemas.rocketmq_store.commitlog.segments import Segment, SegmentBytes, segments
+from schemas.rocketmq_store import segments as segment_files
+from schemas.rocketmq_store.commitlog_walk import DAMAGE_BYTES, Records, scan
+from schemas.rocketmq_store.segments import Segment, SegmentBytes, segments
 from schemas.storage import Storage
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.captures import capture

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from answers.export import Selection, batches_of, columns_of
 from jobs.export import NAMES
-from schemas.answers.export import Selection, batches_of, columns_of
 from schemas.delta.warehouse import Warehouse
 from tests.captures import DAMAGED, capture, rows
 

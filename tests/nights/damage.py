@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobs.night.commit.changes import Changes
+from jobs.night.commit import Changes
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import RUN_LEDGER, LedgerEntry, read_ledger

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from jobs import nightly, replay
-from jobs.night.log import log_plan
-from schemas.messages import stored_ranges
+from jobs.night import log
+from schemas.messages import stored_messages
 from tests.nights.commands import NIGHTS, arguments, differing, living, without_runs
 
 
 def many_tasks(monkeypatch: pytest.MonkeyPatch, range_bytes: int) -> None:
     """Cuts logs into ranges of so many bytes, and stored messages into a task for each file."""
-    monkeypatch.setattr(log_plan, "RANGE_BYTES", range_bytes)
-    monkeypatch.setattr(stored_ranges, "FILES_IN_A_TASK", 1)
+    monkeypatch.setattr(log, "RANGE_BYTES", range_bytes)
+    monkeypatch.setattr(stored_messages, "FILES_IN_A_TASK", 1)
 
 
 def check_same_tables(folder: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path], None]) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from answers.advise import advice
+from answers.facts import open_facts
 from filtering.subscription_data import SQL92
 from jobs import advise
-from schemas.answers.advice import advice
-from schemas.answers.brokers import open_facts
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import Run, rows_of
 from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, after, event, sql

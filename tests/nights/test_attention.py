@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from answers.facts import open_facts
+from answers.report import CONDITIONS, night_summary
+from answers.report import report as report_of
 from jobs import lint, nightly, report
-from schemas.answers.brokers import open_facts
-from schemas.answers.report.attention import CONDITIONS
-from schemas.answers.report.night_summary import night_summary
-from schemas.answers.report.report import report as report_of
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import Run
 from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, event, sql

@@ -16,12 +16,12 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Field, PrimitiveType
 
+from answers.audits import relations
+from answers.audits.audit import AuditList, parse_audits
+from answers.audits.auditor import AuditReport, AuditResult, run_audits, store
+from answers.audits.scope import scope_of
 from filtering.time_spans import DAY
 from jobs import audit, nightly
-from schemas.audits import log_parts
-from schemas.audits.audit import AuditList, parse_audits
-from schemas.audits.auditor import AuditReport, AuditResult, run_audits, store
-from schemas.audits.scope import scope_of
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
@@ -325,7 +325,7 @@ def test_a_log_in_parts_is_audited_as_a_whole(
     rewrite(warehouse, CONSUMEQUEUE, damaged)
     names = ("messages_have_entries", "entries_have_messages", "no_duplicates", "offsets_dense")
     whole = results(Warehouse.at(warehouse.storage.root), *names)
-    monkeypatch.setattr(log_parts, "MESSAGES_IN_A_PART", 1)
+    monkeypatch.setattr(relations, "MESSAGES_IN_A_PART", 1)
     in_parts = results(Warehouse.at(warehouse.storage.root), *names)
     assert [whole[name].bad_rows for name in names] == [1, 0, 1, 2]
     for name in names:

@@ -37,8 +37,7 @@ from jobs import (
 )
 from jobs.cli import night_job
 from jobs.cli.json_lines import output_file
-from jobs.night import night_tasks
-from jobs.night.tasks import log_task
+from jobs.night import night, tasks
 from schemas.errors import UsageError
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, rows_of
@@ -474,14 +473,14 @@ def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(
     written = 4_600
     last.write_bytes(whole[:written] + bytes(len(whole) - written))
     given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
-    read_range = log_task.read_range
+    read_range = tasks.read_range
 
     def broker_appends(*arguments: Any, **named: Any) -> Any:
         """Called after the search for the end of the log, and before messages are read."""
         last.write_bytes(whole[: 2 * written] + bytes(len(whole) - 2 * written))
         return read_range(*arguments, **named)
 
-    monkeypatch.setattr(night_tasks, "read_range", broker_appends)
+    monkeypatch.setattr(night, "read_range", broker_appends)
     assert run(ingest, *given).code == 0
     monkeypatch.undo()
     first = offsets(tmp_path / "w")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.answers.brokers import open_facts
-from schemas.answers.lag.lag import lag
+from answers.facts import open_facts
+from answers.lag import lag
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from answers import warehouse as door
+from answers.facts import open_facts
+from answers.report import night_summary
 from jobs import lint, nightly, report
-from schemas import warehouse as door
-from schemas.answers.brokers import open_facts
-from schemas.answers.report.night_summary import night_summary
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.broker_log import BrokerLog

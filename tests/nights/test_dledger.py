@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jobs import audit, nightly, verify
-from schemas.rocketmq_store.commitlog.commitlog_walk import Records, Walk, scan
-from schemas.rocketmq_store.commitlog.segments import segments
+from schemas.rocketmq_store.commitlog_walk import Records, Walk, scan
+from schemas.rocketmq_store.segments import segments
 from schemas.storage import Storage
 from tests.captures import capture
 from tests.nights.commands import Run, night, rows_of

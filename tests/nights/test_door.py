@@ -1,4 +1,4 @@
-"""schemas.warehouse, the interface for notebooks."""
+"""answers.warehouse, the interface for notebooks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from answers import warehouse
 from jobs import nightly
-from schemas import warehouse
 from schemas.errors import UsageError
 from tests.broker_log import BrokerLog
 from tests.nights.commands import rows_of

@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from answers.explain import Explainer, Explanation, read
+from answers.facts import open_facts
+from answers.lag import lag as behind
 from filtering import sql92
 from filtering.explanation.decision import Outcome
 from jobs import explain as explain_job
 from jobs import ingest, lag, nightly, pulls, report
-from schemas.answers.brokers import open_facts
-from schemas.answers.explanation.explain import Explainer
-from schemas.answers.explanation.explanation import Explanation
-from schemas.answers.explanation.found_messages import read
-from schemas.answers.lag.lag import lag as behind
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows

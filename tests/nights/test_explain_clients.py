@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from answers.explain import why_at
+from answers.facts import open_facts
+from answers.results import explanation_html
 from jobs import explain, nightly
-from schemas.answers.brokers import open_facts
-from schemas.answers.explanation.page import explanation_html
-from schemas.answers.explanation.why import why_at
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights import commands

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from answers.explain import Explainer, Explanation, read
+from answers.facts import open_facts
 from filtering.explanation.decision import Outcome
 from jobs import nightly
-from schemas.answers.brokers import open_facts
-from schemas.answers.explanation.explain import Explainer
-from schemas.answers.explanation.explanation import Explanation
-from schemas.answers.explanation.found_messages import read
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import Message
 from tests.depth import examples

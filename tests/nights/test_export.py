@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from answers.export import DELIVERIES, EXPORTED, Selection, batches_of, schema_of
 from filtering.counted import counted
 from jobs import export, ingest, nightly, pulls
 from jobs.cli.batch_writers import write_batches
-from schemas.answers.export import DELIVERIES, EXPORTED, Selection, batches_of, schema_of
 from tests.broker_log import BrokerLog
 from tests.captures import capture
 from tests.nights.commands import Run

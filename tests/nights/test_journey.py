@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from answers import warehouse as door
 from jobs import explain, nightly
-from schemas import warehouse as door
 from schemas.delta.warehouse import Warehouse
 from tests.captures import rows
 from tests.nights.commands import Run

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from answers import warehouse as door
+from answers.facts import BrokerFacts, open_facts
+from answers.lag import FIELDS, CommittedOffsets, lag
 from jobs import lag as lag_job
 from jobs import nightly
-from schemas import warehouse as door
-from schemas.answers.brokers import open_facts
-from schemas.answers.facts import BrokerFacts
-from schemas.answers.lag.lag import FIELDS, lag
-from schemas.answers.lag.standings import CommittedOffsets
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows

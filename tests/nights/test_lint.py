@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from answers.facts import open_facts
+from answers.lint import findings
 from jobs import explain, lint, nightly, what_if
-from schemas.answers.brokers import open_facts
-from schemas.answers.findings import findings
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import FIRST_TIME, BrokerLog
 from tests.captures import PUBLIC, rows

@@ -15,8 +15,8 @@ import pytest
 from jobs import explain, export, ingest, nightly
 from schemas.delta.warehouse import Warehouse
 from schemas.ledger_check import read_runs
-from schemas.ledger_inputs import NUMBERED_LINES
 from schemas.messages import message_log
+from schemas.run_ledger import NUMBERED_LINES
 from tests.broker_log import BrokerLog
 from tests.nights.commands import Run, differing, rows_of, without_runs
 from tests.nights.test_message_log import night_on

@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs import audit, nightly
-from jobs.night.commit.changes import Changes
-from jobs.night.commit.compaction import FILES_IN_A_TIER, compact
+from jobs.night.commit import FILES_IN_A_TIER, Changes, compact
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delta.data_files import DataFileWriter
+from schemas.delta.table import DataFileWriter
 from schemas.delta.warehouse import Warehouse
 from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import RUN_LEDGER

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs import deliver, dispatch, export, ingest, lag, nightly, register
-from jobs.cli.exit_code import CheckFailed
+from jobs.cli.application import CheckFailed
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.delta.warehouse import Warehouse
 from schemas.messages import message_log, message_row_groups
 from schemas.messages.message_view import file_columns, view
-from schemas.rocketmq_store.commitlog.segments import CommitLogError
+from schemas.rocketmq_store.segments import CommitLogError
 from tests.broker_log import BrokerLog
 from tests.captures import capture, rows
 from tests.nights.commands import Run, arguments, differing, rows_of, without_runs

@@ -11,11 +11,10 @@ import pytest
 
 from benchmarks.broker_store import BROKER, TOPICS, StoreWriter
 from jobs import nightly
-from jobs.night.commit.changes import Changes
-from jobs.night.commit.compaction import FILES_IN_A_TIER, compact
+from jobs.night.commit import FILES_IN_A_TIER, Changes, compact
 from schemas.commitlog import COMMITLOG
-from schemas.delta.data_files import ROWS_OF_A_GROUP
-from schemas.delta.open_data_file import open_data_file
+from schemas.delta.delta_log import open_data_file
+from schemas.delta.table import ROWS_OF_A_GROUP
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.newest_messages import newest_messages
 

@@ -14,7 +14,7 @@ import pytest
 
 from jobs import ingest
 from schemas.messages import message_log
-from schemas.rocketmq_store.commitlog.segments import CommitLogError
+from schemas.rocketmq_store.segments import CommitLogError
 from tests.nights.commands import Run, rows_of
 
 TIME = 1_795_237_513_466

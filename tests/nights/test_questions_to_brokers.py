@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from answers import warehouse as door
 from jobs import advise, explain, lag, lint, maintain, nightly, what_if
-from schemas import warehouse as door
 from schemas.errors import UsageError
 from tests.broker_log import BrokerLog
 from tests.nights.commands import Run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs import nightly
-from jobs.night.log import log_plan
+from jobs.night import log as log_plan
 from tests.broker_log import BrokerLog
 from tests.nights.commands import Run, differing, without_runs
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas import warehouse
+from answers import warehouse
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import Run
 from tests.nights.damage import copy_of

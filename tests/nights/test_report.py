@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from answers.facts import open_facts
+from answers.lag import lag
+from answers.report import night_summary
+from answers.report import report as read_report
 from jobs import deliver, dispatch, ingest, maintain, nightly, register, report
 from jobs.cli import options
-from schemas.answers.brokers import open_facts
-from schemas.answers.lag.lag import lag
-from schemas.answers.report.night_summary import night_summary
-from schemas.answers.report.report import report as read_report
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights.commands import Run, night, rows_of

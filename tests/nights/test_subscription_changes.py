@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from answers.facts import open_facts
 from jobs import explain, nightly, register, replay
-from schemas.answers.brokers import open_facts
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights.commands import differing, rows_of

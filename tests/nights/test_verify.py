@@ -8,7 +8,7 @@ import pytest
 
 from jobs import nightly, verify
 from jobs.cli import application
-from jobs.cli.exit_code import CheckFailed
+from jobs.cli.application import CheckFailed
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.broker_log import BrokerLog

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
+from answers.facts import open_facts
+from answers.what_if import WhatIf, subscription_of
+from answers.what_if import what_if as tried
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.relation import Kind
 from filtering.subscription_data import SQL92, TAG
 from jobs import nightly, what_if
-from schemas.answers.brokers import open_facts
-from schemas.answers.what_if.tried_subscriptions import subscription_of
-from schemas.answers.what_if.what_if import WhatIf
-from schemas.answers.what_if.what_if import what_if as tried
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import FIRST_TIME, BrokerLog
 from tests.captures import rows

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from answers.facts import open_facts
+from answers.lag import lag
+from answers.what_if import what_if as tried
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from jobs import what_if
-from schemas.answers.brokers import open_facts
-from schemas.answers.lag.lag import lag
-from schemas.answers.what_if.what_if import what_if as tried
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import EVERY, FIRST_TIME
 from tests.nights.commands import NIGHTS, Run

@@ -7,8 +7,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from schemas.rocketmq_store.commitlog.commitlog_source import register
-from schemas.rocketmq_store.commitlog.message_decoder import SCHEMA
+from schemas.rocketmq_store.commitlog_source import register
+from schemas.rocketmq_store.message_decoder import SCHEMA
 from tests.captures import capture, rows
 
 

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_pairs import pairs_of
+from schemas.deliveries import DELIVERY_BLOCKS, pairs_of
 from schemas.spark_views import pairs
 
 MESSAGES = 1 << 16

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import nightly
-from jobs.night import night_tasks
+from jobs.night import night
 from schemas import deliveries
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
@@ -32,7 +32,7 @@ def killed(*_: Any, **__: Any) -> None:
 def test_a_worker_that_dies(
     replayed: Callable[[str], Warehouse], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(night_tasks, "read_range", killed)
+    monkeypatch.setattr(night, "read_range", killed)
     with pytest.raises(Exception, match="worker"):
         nightly.main(arguments("small", tmp_path))
     monkeypatch.undo()

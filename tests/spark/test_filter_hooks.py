@@ -14,8 +14,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from jobs import maintain, nightly
-from jobs.night.inputs.hooks import FilterHook, check_groups, read_filter_hooks
-from jobs.night.tasks.hooked_task import with_answers
+from jobs.night.hooked_task import with_answers
+from jobs.night.inputs import FilterHook, check_groups, read_filter_hooks
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.warehouse import Warehouse

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from jobs.cli.delta_jars import delta_jars
+from jobs.cli.session import delta_jars
 
 PROJECT = Path(__file__).parents[2]
 TOLD = "mqsieve: interrupted: no table is half written; run the same command again to continue\n"

@@ -13,8 +13,8 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from answers.export import Selection, batches_of
 from schemas import commitlog, deliveries
-from schemas.answers.export import Selection, batches_of
 from schemas.tables import TABLES
 from tests.nights.commands import rows_of
 from tests.replayed import Replayed

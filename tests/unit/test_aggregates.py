@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.delta.aggregates import sums, sums_of_parts
+from schemas.delta.table_rows import sums, sums_of_parts
 
 ROWS = pa.table(
     {"run": ["a", "b", "a", None, "a"], "queue": [0, 0, 1, 0, 0], "n": [1, 2, 3, 4, 5], "m": [0, 1, 0, 1, 0]}

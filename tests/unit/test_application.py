@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import application
-from jobs.cli.exit_code import CheckFailed
+from jobs.cli.application import CheckFailed
 from schemas.errors import UsageError, WarehouseBusy
 
 PROJECT = Path(__file__).parents[2]
@@ -117,7 +117,7 @@ def test_an_argument_that_is_not_utf_8(capsys: pytest.CaptureFixture[str], monke
 )
 def test_a_reader_that_has_enough_ends_a_job_quietly(job: str, code: int, told: str) -> None:
     frame = (
-        "from jobs.cli import application\nfrom jobs.cli.exit_code import CheckFailed\n"
+        "from jobs.cli import application\nfrom jobs.cli.application import CheckFailed\n"
         f"def main(arguments):\n    {job}\napplication.run(main)\n"
     )
     read, write = os.pipe()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from jobs.night.commit.changes import Changes
-from schemas.delta.data_files import ROWS_OF_A_GROUP
+from jobs.night.commit import Changes
+from schemas.delta.table import ROWS_OF_A_GROUP
 from schemas.delta.table_rows import one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.queue_progress import QUEUE_PROGRESS

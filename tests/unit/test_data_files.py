@@ -13,17 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.commitlog import COMMITLOG
-from schemas.delta.data_files import DataFileWriter, StoredFile
-from schemas.delta.table import Table, column
+from schemas.delta.table import DataFileWriter, StoredFile, Table, column
 from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows, within
 from schemas.messages.bodies import Bodies
-from schemas.messages.columns import Messages, concat
-from schemas.messages.commitlog_rows import CommitlogRows
+from schemas.messages.commitlog_rows import CommitlogRows, Messages, concat
 from schemas.messages.message_view import view
 from schemas.messages.stored_messages import WHOLE_LOG, read_messages
-from schemas.rocketmq_store.commitlog.commitlog_walk import Records, scan
-from schemas.rocketmq_store.commitlog.message_decoder import decode
-from schemas.rocketmq_store.commitlog.segments import Segment
+from schemas.rocketmq_store.commitlog_walk import Records, scan
+from schemas.rocketmq_store.message_decoder import decode
+from schemas.rocketmq_store.segments import Segment
 from schemas.storage import Storage
 from tests.depth import examples
 from tests.records import log_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.answers.report.attention import CONDITIONS
+from answers.report import CONDITIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
@@ -58,22 +58,22 @@ def test_the_conditions_are_those_of_the_code() -> None:
 @pytest.mark.parametrize(
     ("module", "constant"),
     [
-        ("filtering.sql92.syntax.parser", "LONGEST"),
+        ("filtering.sql92.parser", "LONGEST"),
         ("filtering.yaml_input", "LARGEST"),
         ("filtering.yaml_input", "DEEPEST"),
-        ("filtering.subscriptions.json_fields", "LONGEST_LINE"),
+        ("filtering.subscriptions.events", "LONGEST_LINE"),
         ("filtering.broker_config", "LONGEST_LINE"),
         ("filtering.broker_config", "MOST_CONSUMERS"),
         ("filtering.subscriptions.sources", "LARGEST_FILE"),
         ("schemas.rocketmq_store.config_files", "LARGEST"),
         ("schemas.rocketmq_store.config_files", "MOST_QUEUES"),
-        ("schemas.rocketmq_store.commitlog.record_layout", "GREATEST_QUEUE_OFFSET"),
-        ("schemas.answers.pulls", "MOST_MISSING"),
-        ("jobs.night.log.log_repairs", "COMPARED_DAMAGE"),
+        ("schemas.rocketmq_store.record_layout", "GREATEST_QUEUE_OFFSET"),
+        ("answers.pulls", "MOST_MISSING"),
+        ("jobs.night.log", "COMPARED_DAMAGE"),
         ("schemas.spark_tasks", "LITTLE"),
         ("schemas.spark_tasks", "LITTLE_WITHOUT_SPARK"),
-        ("jobs.night.commit.compaction", "FILES_IN_A_TIER"),
-        ("jobs.night.commit.compaction", "MOST_BYTES"),
+        ("jobs.night.commit", "FILES_IN_A_TIER"),
+        ("jobs.night.commit", "MOST_BYTES"),
     ],
 )
 def test_the_limits_are_those_of_the_code(module: str, constant: str) -> None:

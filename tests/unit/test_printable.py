@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.printable import printable
+from schemas.errors import printable
 
 
 @pytest.mark.parametrize("text", ["price > 5", "杭州\u3000市\u00a0x", "e\u0301", "😀", "a\tb"])

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import pytest
 
-from jobs.cli.progress import compile_time, print_compiles, print_end
+from jobs.cli.night_job import compile_time, print_compiles, print_end
 from jobs.night.run import NightReport
 
 njit: Any = numba.njit

@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from answers import warehouse
+from answers.explain import why
 from filtering import matcher, sql92
 from filtering.bloom_filter import BloomFilter
 from filtering.broker_config import read_properties
@@ -16,8 +18,6 @@ from filtering.consumer_filter_manager import ConsumerFilterManager
 from filtering.relation import relation
 from filtering.subscription_data import Subscription, build_subscription_data
 from filtering.tags_code import java_hash
-from schemas import warehouse
-from schemas.answers.explanation.why import why
 
 BATCH = pa.RecordBatch.from_pydict({"price": ["55", "5"]})
 SUBSCRIPTION = Subscription(topic="OrderEvents", expression="price > 5", type="SQL92", version=1)

@@ -12,7 +12,7 @@ import pytest
 
 import benchmarks.__main__
 from filtering.subscriptions.sources import parse_subscriptions
-from jobs.cli.exit_code import ExitCode
+from jobs.cli.application import ExitCode
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")

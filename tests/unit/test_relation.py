@@ -9,10 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filtering import sql92
-from filtering.predicate import FALSE, TRUE, Predicate, TextIn
-from filtering.predicate_value import holds
-from filtering.relation import Kind, Relation, Trait, common_traits, relation, satisfying
-from filtering.relation.satisfying import NONE
+from filtering.predicate import FALSE, TRUE, Predicate, TextIn, holds
+from filtering.relation import NONE, Kind, Relation, Trait, common_traits, relation, satisfying
 from tests.depth import examples
 from tests.unit.matcher import random_work
 from tests.unit.sql92.generator import NAMES, VALUES, Generator

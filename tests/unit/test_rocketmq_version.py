@@ -12,14 +12,13 @@ from sqlglot import exp
 from filtering import sql92
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, read_properties
 from filtering.delivery.message_filter import message_filters
-from filtering.predicate_value import holds
+from filtering.predicate import holds
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import EvaluationError, InvalidExpression
 from filtering.sql92.dialect import RocketMQ
 from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import EarlierConfig, subscription_history
-from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.history import EarlierConfig, in_force_at, subscription_history
 from tests.unit.broker import cases
 from tests.unit.sql92.cases import expressions
 

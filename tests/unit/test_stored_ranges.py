@@ -6,11 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from jobs.night.past.state import BrokerState
-from schemas.delta.data_files import StoredFile
-from schemas.delta.table import Table
-from schemas.messages.stored_entries import StoredEntries
-from schemas.messages.stored_ranges import FILES_IN_A_TASK, MESSAGES_IN_A_TASK, stored_ranges
+from jobs.night.past import BrokerState
+from schemas.delta.table import StoredFile, Table
+from schemas.messages.stored_messages import FILES_IN_A_TASK, MESSAGES_IN_A_TASK, StoredEntries, stored_ranges
 from schemas.queue_progress import QUEUE_PROGRESS
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.messages import topic_batches as module
-from schemas.messages.columns import Messages, Shape
+from schemas.messages.commitlog_rows import Messages, Shape
 from schemas.messages.topic_batches import TopicBatch, TopicBatches, topic_batches
 
 

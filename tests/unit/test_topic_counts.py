@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from filtering.delivery.uncertain_entries import UncertainEntries
-from filtering.delivery.window_loops import COUNTS, DELIVERED
-from jobs.night.tasks.work import TaskResult, TopicCounts
+from filtering.delivery.topic_filters import COUNTS, DELIVERED, UncertainEntries
+from jobs.night.tasks import TaskResult, TopicCounts
 
 UNCERTAIN = UncertainEntries(3, np.array([2]), np.array([9]))
 

@@ -13,7 +13,7 @@ READS = """
 from jobs import audit
 from jobs.cli import delta_jars
 from jobs.report_page.page import render_page
-from schemas.audits.audit import parse_audits
+from answers.audits.audit import parse_audits
 from tests.report_example import report
 
 conf = delta_jars.PROJECT / "conf"

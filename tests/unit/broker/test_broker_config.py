@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, _key, read_properties
-from filtering.java.properties import parse_properties
+from filtering.java import parse_properties
 from tests.captures import UNDAMAGED, capture, rows
 from tests.unit.broker import cases
 

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.pulls.pull import ResponseCode, pull_refusal
-from filtering.subscriptions.event_lines import parse_event_lines
-from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.in_force import in_force_at
+from filtering.pulls import ResponseCode, pull_refusal
+from filtering.subscriptions.events import Operation, SubscriptionEvent, parse_event_lines
+from filtering.subscriptions.history import in_force_at, subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from tests.unit.broker import cases
 

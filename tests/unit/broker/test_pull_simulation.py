@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from filtering.broker_config import BrokerConfig, read_properties
-from filtering.pulls.pull import ResponseCode
-from filtering.pulls.pull_simulation import GetMessageStatus, Pull, Queue, get_message, simulate_pulls
+from filtering.pulls import GetMessageStatus, Pull, Queue, ResponseCode, get_message, simulate_pulls
 from tests.captures import UNDAMAGED, capture, rows
 from tests.unit.broker import cases
 

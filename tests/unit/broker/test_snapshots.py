@@ -5,9 +5,8 @@ from __future__ import annotations
 from filtering.broker_config import BrokerConfig
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent, SubscriptionEvents
-from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.in_force import in_force_at
-from filtering.subscriptions.snapshots import differences
+from filtering.subscriptions.history import in_force_at, subscription_history
+from filtering.subscriptions.sources import differences
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 SINCE = 5_000

@@ -4,7 +4,7 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter, message_filter
-from filtering.predicate_value import holds
+from filtering.predicate import holds
 from filtering.sql92 import Expressions
 from filtering.subscription_data import TAG, Subscription, build_subscription_data
 from filtering.subscriptions.events import Operation, SubscriptionEvent

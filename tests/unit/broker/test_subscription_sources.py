@@ -5,8 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from filtering.subscriptions.event_lines import event_line, parse_event
-from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, Operation, SubscriptionEvents
+from filtering.subscriptions.events import (
+    ConsumeFrom,
+    ConsumeStart,
+    Operation,
+    SubscriptionEvents,
+    event_line,
+    parse_event,
+)
 from filtering.subscriptions.sources import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
 

@@ -3,14 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from filtering.tags_code import (
-    delay_of,
-    entry_tags_codes,
-    java_hash,
-    parse_delay_levels,
-    tags_code,
-    tags_codes,
-)
+from filtering.tags_code import delay_of, entry_tags_codes, java_hash, parse_delay_levels, tags_code, tags_codes
 from tests.captures import UNDAMAGED, rows
 from tests.unit.broker import cases
 

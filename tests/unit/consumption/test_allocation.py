@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from filtering.consumption.allocation import allocate_averagely
+from filtering.consumption.clients import allocate_averagely
 
 
 @pytest.mark.parametrize(

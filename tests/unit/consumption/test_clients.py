@@ -21,7 +21,7 @@ from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffs
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.predicate import TagsCodeIn, TextIn
-from filtering.subscriptions.event_lines import parse_event
+from filtering.subscriptions.events import parse_event
 from filtering.subscriptions.history import subscription_history
 from filtering.tags_code import java_hash
 from tests.depth import examples

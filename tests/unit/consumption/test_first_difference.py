@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.first_difference import first_difference
+from filtering.consumption.plan import first_difference
 from filtering.sql92 import Expressions
-from filtering.subscriptions.event_lines import parse_event
+from filtering.subscriptions.events import parse_event
 
 PULLS = (
     '{"at": 100, "op": "pull_subscription", "group": "cg", "topic": "T", "type": "TAG", "expression": "a", '

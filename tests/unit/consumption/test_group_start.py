@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from filtering.consumption.group_start import GroupStart, StartReason
+from filtering.consumption.group import GroupStart, StartReason
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets
-from filtering.subscriptions.event_lines import parse_event
-from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, SubscriptionEvent
+from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, SubscriptionEvent, parse_event
 
 FIRST, LAST, TIME = ConsumeFrom.FIRST, ConsumeFrom.LAST, 500
 AT = 1000

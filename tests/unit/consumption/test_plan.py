@@ -8,15 +8,13 @@ from dataclasses import replace
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.allocation import disagreeing_states, tag_disagreements
-from filtering.consumption.group_night import RETURNED
+from filtering.consumption.clients import disagreeing_states, tag_disagreements
+from filtering.consumption.group import RETURNED, Position, first_position, known_offsets
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets, offset_by_time
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.consumption.position import Position, first_position, known_offsets
 from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind
 from filtering.predicate import TRUE, TextIn
-from filtering.subscriptions.event_lines import parse_event
-from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent, in_order
+from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent, in_order, parse_event
 from filtering.subscriptions.history import subscription_history
 
 MINUTE = 60_000

@@ -8,11 +8,9 @@ from collections.abc import Collection
 import numpy as np
 import pytest
 
-from filtering.consumption.offsets import TopicOffsets
-from filtering.consumption.renewals import QueueRenewal
-from jobs.night.renewals import find_renewals
-from jobs.night.tasks.queue_progress import NO_INSTANTS, add_progress, progress_of_block
-from jobs.night.tasks.work import TaskResult
+from filtering.consumption.offsets import QueueRenewal, TopicOffsets
+from jobs.night.night import find_renewals
+from jobs.night.tasks import NO_INSTANTS, TaskResult, add_progress, progress_of_block
 from tests.entries import entries
 
 Entry = tuple[int, int]

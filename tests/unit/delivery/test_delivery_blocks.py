@@ -10,7 +10,7 @@ from filtering.delivery.delivery_blocks import block_matches, block_rows, recipi
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
-from schemas.delivery_pairs import pairs_of
+from schemas.deliveries import pairs_of
 from tests.entries import entries
 
 MESSAGES = 1000

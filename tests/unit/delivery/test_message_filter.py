@@ -7,12 +7,10 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter, message_filters
-from filtering.predicate import TRUE, TagsCodeIn
-from filtering.predicate_value import holds
+from filtering.predicate import TRUE, TagsCodeIn, holds
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.history import in_force_at, subscription_history
 
 FILTERING = BrokerConfig(enable_property_filter=True, enable_calc_filter_bit_map=True, enable_consume_queue_ext=True)
 

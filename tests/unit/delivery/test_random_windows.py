@@ -11,8 +11,7 @@ import pytest
 
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import PullWindow
-from filtering.delivery.topic_filters import TopicFilters
-from filtering.delivery.window_loops import COUNTS
+from filtering.delivery.topic_filters import COUNTS, TopicFilters
 from filtering.predicate import TRUE, TagsCodeIn, TextIn
 from filtering.tags_code import tags_code
 from tests.entries import entries

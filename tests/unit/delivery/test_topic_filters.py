@@ -9,19 +9,15 @@ import numpy as np
 import pytest
 
 from filtering.broker_config import BrokerConfig, read_properties
+from filtering.delivery.delivery_blocks import MatchSets
 from filtering.delivery.entries import Entries
-from filtering.delivery.filter_data_in_force import filter_data_in_force
-from filtering.delivery.match_sets import MatchSets
 from filtering.delivery.message_filter import MessageFilter, message_filters
-from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange
-from filtering.delivery.topic_filters import TopicFilters
-from filtering.delivery.uncertain_entries import count_uncertain
-from filtering.delivery.window_loops import COUNTS
+from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange, filter_data_in_force
+from filtering.delivery.topic_filters import COUNTS, TopicFilters, count_uncertain
 from filtering.matcher import packed_bits
 from filtering.predicate import FALSE, TRUE, TextIn
 from filtering.sql92 import Expressions, compile
-from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.history import in_force_at, subscription_history
 from filtering.subscriptions.sources import parse_subscriptions
 from filtering.subscriptions.subscription_row import SubscriptionRow, compile_subscription
 from tests.captures import UNDAMAGED, capture, rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from filtering.delivery.window_loops import counts_between
+from filtering.delivery.topic_filters import counts_between
 
 EDGES = [0, 1, 62, 63, 64, 65, 127, 128, 129, 191, 192, 255, 256]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from answers.explain import Pulled, earlier_filter, later_filter, why_pending
 from filtering.broker_config import BrokerConfig
-from filtering.subscriptions.event_lines import parse_event
-from filtering.subscriptions.events import in_order
+from filtering.subscriptions.events import in_order, parse_event
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from schemas.answers.explanation.pulls_of_message import Pulled, earlier_filter, later_filter, why_pending
 
 CONFIG = BrokerConfig(enable_property_filter=True)
 STORED_AT = 100

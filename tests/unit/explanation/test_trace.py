@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from filtering import sql92
-from filtering.explanation.expression_text import expression_text
-from filtering.explanation.trace import Result, trace
+from filtering.explanation.trace import Result, expression_text, trace
 from tests.unit.sql92.cases import compiled, expressions
 
 LONG = 2_000

@@ -11,25 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from filtering import numba_compile
+from filtering.kernels import compile
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_a_folder_that_nobody_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numba finds no place for its cache if the project and the home of the user are read-only."""
-    for place in numba_compile.PLACES:
+    for place in compile.PLACES:
         monkeypatch.setattr(place, "from_function", lambda *_: None)
 
     def twice(number: int) -> int:
         return 2 * number
 
-    assert numba_compile.compiled(twice)(21) == 42
+    assert compile.compiled(twice)(21) == 42
 
 
 def write_modules(folder: Path, package: str) -> None:
     """A compiled function that calls one of another module, which has a constant of a third one."""
-    header = "from filtering.numba_compile import compiled\n"
+    header = "from filtering.kernels.compile import compiled\n"
     (folder / "outer.py").write_text(
         header + f"from {package}middle import middle\n@compiled\ndef outer():\n return middle()\n"
     )

@@ -27,8 +27,8 @@ from filtering.predicate import (
     Predicate,
     TextContains,
     TextIn,
+    holds,
 )
-from filtering.predicate_value import holds
 from tests.depth import examples
 from tests.unit.matcher.random_work import NAMES, messages, predicate, tags_codes
 

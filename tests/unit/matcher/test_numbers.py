@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from filtering.java.numbers import double_order, parse_double, parse_int, parse_long
+from filtering.java import double_order, parse_double, parse_int, parse_long
+from filtering.kernels.number_loops import ZEROS
+from filtering.matcher import kernels
 from filtering.matcher.column import Column
-from filtering.matcher.kernels import kernels
-from filtering.matcher.kernels.long_numbers import ZEROS
-from filtering.matcher.numbers import number_classes, numbers
+from filtering.matcher.matcher import column_number_classes, numbers
 from filtering.predicate import NumberType
 
 TEXTS = [
@@ -188,6 +188,6 @@ def test_classes_of_numbers(type: NumberType, count: int, clustered: bool) -> No
     if clustered:
         chosen = [known[0], *range(chosen[0], chosen[0] + count - 1)]
     cuts = np.unique(np.array(chosen, np.int64))
-    found = number_classes(Column(pa.array(texts)), type, kernels.index_cuts(cuts))
+    found = column_number_classes(Column(pa.array(texts)), type, kernels.index_cuts(cuts))
     expected = [len(cuts) + 1 if value is None else int((cuts <= value).sum()) for value in values]
     assert found.tolist() == expected

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numba.core.registry import cpu_target
 
-from filtering.matcher.kernels import store_positions as module
-from filtering.matcher.kernels.bit_loops import POSITIONS_IN_OCTET
+from filtering.kernels import registers as module
+from filtering.kernels.registers import POSITIONS_IN_OCTET
 
 HAS_VBMI2 = module.VBMI2 in cpu_target.target_context.codegen().magic_tuple()[2]
 needs_vbmi2 = pytest.mark.skipif(not HAS_VBMI2, reason="the processor has no AVX-512 VBMI2")

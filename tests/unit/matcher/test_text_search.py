@@ -10,10 +10,9 @@ import pytest
 
 from filtering.matcher import match
 from filtering.matcher.column import Column
+from filtering.matcher.matcher import SEARCHED, SearchLeaf, TextSearch
 from filtering.matcher.packed_bits import unpack
-from filtering.matcher.text_search import SEARCHED, SearchLeaf, TextSearch
-from filtering.predicate import TextContains, TextEndsWith, TextStartsWith
-from filtering.predicate_value import text_holds
+from filtering.predicate import TextContains, TextEndsWith, TextStartsWith, text_holds
 
 
 def made(chosen: random.Random, letters: str, longest: int) -> str:

@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from filtering.matcher import Matcher
+from filtering.matcher import Matcher, kernels
 from filtering.matcher.column import Column
-from filtering.matcher.kernels import kernels
 from filtering.matcher.packed_bits import unpack
 from filtering.matcher.program import compile_program
 from filtering.sql92 import compile

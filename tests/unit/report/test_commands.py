@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.report_page.commands import Commands, is_plain
-from schemas.shell_command import shell_word
+from jobs.report_page.page import Commands, is_plain
+from schemas.errors import shell_word
 from tests.report_example import report
 
 NAMES = (

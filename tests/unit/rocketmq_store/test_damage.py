@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from schemas.rocketmq_store.commitlog.commitlog_walk import DAMAGE_BYTES, REASONS, Damage, Records, scan
-from schemas.rocketmq_store.commitlog.message_decoder import decode
-from schemas.rocketmq_store.commitlog.record_layout import LONGEST, Found
-from schemas.rocketmq_store.commitlog.record_search import FIRST_WINDOW
-from schemas.rocketmq_store.commitlog.recovery import Recovery, recovery
-from schemas.rocketmq_store.commitlog.segments import CommitLogError, Segment, segments
+from schemas.rocketmq_store.commitlog_walk import DAMAGE_BYTES, FIRST_WINDOW, REASONS, Damage, Records, scan
+from schemas.rocketmq_store.message_decoder import decode
+from schemas.rocketmq_store.record_layout import LONGEST, Found
+from schemas.rocketmq_store.recovery import Recovery, recovery
+from schemas.rocketmq_store.segments import CommitLogError, Segment, segments
 from schemas.storage import Storage
 from tests.captures import DAMAGED, UNDAMAGED, capture, rows
 from tests.records import filler, log_of, record

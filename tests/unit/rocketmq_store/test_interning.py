@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from schemas.rocketmq_store.commitlog.segments import SLACK
-from schemas.rocketmq_store.gather import binary_array
-from schemas.rocketmq_store.properties.interning import Interner
+from schemas.rocketmq_store.property_columns import Interner
+from schemas.rocketmq_store.record_layout import binary_array
+from schemas.rocketmq_store.segments import SLACK
 
 LENGTHS = [*range(1, 27), 32, 33, 40, 41]
 

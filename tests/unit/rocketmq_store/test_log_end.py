@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.rocketmq_store.commitlog.commitlog_walk import Records, scan
-from schemas.rocketmq_store.commitlog.log_end import fingerprint, is_unfinished
-from schemas.rocketmq_store.commitlog.segments import segments
+from schemas.rocketmq_store.commitlog_walk import Records, scan
+from schemas.rocketmq_store.recovery import fingerprint, is_unfinished
+from schemas.rocketmq_store.segments import segments
 from schemas.storage import Storage
 from tests.records import entry, record
 

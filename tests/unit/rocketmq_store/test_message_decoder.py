@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from schemas.rocketmq_store.commitlog.commitlog_walk import Damage, Records, scan
-from schemas.rocketmq_store.commitlog.message_decoder import SCHEMA, decode
-from schemas.rocketmq_store.commitlog.segments import Segment, segments
+from schemas.rocketmq_store.commitlog_walk import Damage, Records, scan
+from schemas.rocketmq_store.message_decoder import SCHEMA, decode
+from schemas.rocketmq_store.segments import Segment, segments
 from schemas.storage import Storage
 from tests.captures import UNDAMAGED, capture, rows
 from tests.records import V2, log_of

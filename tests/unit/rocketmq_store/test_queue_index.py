@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from rocksdict import Options, Rdict
 
-from schemas.rocketmq_store.consumequeue.queue_files import ENTRY
-from schemas.rocketmq_store.consumequeue.queue_index import (
+from schemas.rocketmq_store.queue_files import (
     ENTRIES_AT_ONCE,
+    ENTRY,
     MOST_LAG,
     QUEUE_DATABASES,
     DatabaseIndex,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.rocketmq_store.commitlog.segments import segments
+from schemas.rocketmq_store.segments import segments
 from schemas.storage import Storage
 
 SIZE = 3 << 20

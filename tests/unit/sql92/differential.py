@@ -16,7 +16,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from filtering.predicate_value import holds
+from filtering.predicate import holds
 from filtering.sql92 import EvaluationError, InvalidExpression, compile
 from tests.unit.sql92.generator import Generator
 

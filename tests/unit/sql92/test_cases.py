@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from filtering.matcher import Matcher
-from filtering.predicate_value import holds
+from filtering.predicate import holds
 from filtering.sql92 import EvaluationError, InvalidExpression
 from tests.unit.sql92.cases import compiled, expressions
 

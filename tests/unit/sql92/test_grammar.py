@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from filtering.sql92 import InvalidExpression, compile
-from filtering.sql92.syntax.parser import LONGEST
+from filtering.sql92.parser import LONGEST
 
 SAME = [
     ("a = 1 OR b = 2 AND c = 3", "a = 1 OR (b = 2 AND c = 3)"),

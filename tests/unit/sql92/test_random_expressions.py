@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from filtering.predicate_value import holds
+from filtering.predicate import holds
 from filtering.sql92 import CompiledExpression, EvaluationError, Expressions, InvalidExpression
 from tests.depth import examples
 from tests.unit.sql92.generator import ODD_TOKENS, expressions, properties

@@ -1,0 +1,1285 @@
+"""Explains why a message reached a consumer group or did not, from the tables and the filters."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property, partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
+from answers.first_starts import FirstStarts, Start
+from answers.lag import positions_in_queue
+from filtering.broker_config import BrokerConfig, why_property_filter_is_off
+from filtering.consumption.clients import ClientChecks, dropping_clients
+from filtering.consumption.group import DELETED, HELD_MESSAGES, HELD_PULL
+from filtering.counted import counted, listed
+from filtering.delivery.entries import has_entry
+from filtering.delivery.message_filter import delivers
+from filtering.delivery.pull_window import WindowKind
+from filtering.explanation.decision import (
+    BitMapCheck,
+    Decision,
+    Entry,
+    Outcome,
+    Stage,
+    decide,
+    dropped_by_other_client,
+    never_subscribed,
+    overruled,
+    without_subscription,
+)
+from filtering.explanation.journey import (
+    CHECKED_TOO_OFTEN_TOPIC,
+    HALF_TOPICS,
+    ORIGIN_MESSAGE_ID,
+    REAL_TOPIC,
+    Copy,
+    Step,
+    StepKind,
+    Wait,
+    WaitKind,
+    ended_offsets,
+    group_of_topic,
+    is_copy,
+    removed_from,
+    stored_after,
+    wait_of,
+    way_to,
+)
+from filtering.explanation.nearest import NearestMiss, nearest_miss
+from filtering.explanation.trace import Part, trace
+from filtering.findings import INFO, expression_findings, own_findings
+from filtering.predicate import FALSE, TRUE, Predicate, holds
+from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
+from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.events import BROADCASTING
+from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
+from filtering.subscriptions.inconsistency import seeming_disagreements
+from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.tags_code import tags_code
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delta.delta_log import OpenDataFile, open_data_file
+from schemas.delta.table import Table
+from schemas.delta.table_rows import Condition, greatest, least, may_hold, one_of, within
+from schemas.errors import UsageError, did_you_mean, time_text
+from schemas.messages.message_view import file_columns, view
+from schemas.pull_windows import PULL_WINDOWS, covering
+
+# Reads the deliveries of single messages from delivery_blocks.
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The delivery of a message to a group: a row of deliveries. Times are ms."""
+
+    consumer_group: str
+    outcome: str
+    subscription_from: int
+    available_at: int
+    run: str
+
+    def is_alike(self, other: Delivery) -> bool:
+        """Whether the group received another message in the same run, by the same subscription."""
+        return replace(self, available_at=other.available_at) == other
+
+
+def deliveries_of(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]]) -> dict[int, list[Delivery]]:
+    """The deliveries of some messages, by physical offset, in the order of time.
+
+    ``messages``: rows with the columns commitlog_offset, topic and store_timestamp.
+    """
+    if not messages:
+        return {}
+    found: defaultdict[int, list[Delivery]] = defaultdict(list)
+    times = [int(row["store_timestamp"]) for row in messages]
+    conditions = [
+        one_of("topic", sorted({str(row["topic"]) for row in messages})),
+        within("first_store_timestamp", below=max(times) + 1),
+        within("last_store_timestamp", min(times)),
+    ]
+    wanted = np.array([row["commitlog_offset"] for row in messages], np.int64)
+    storage = facts.warehouse.log(DELIVERY_BLOCKS).storage
+    for file in facts.warehouse.files(DELIVERY_BLOCKS, facts.name):
+        with open_data_file(DELIVERY_BLOCKS, storage, file.path) as opened:
+            for number, group in enumerate(opened.row_groups):
+                if may_hold(group, conditions):
+                    for offset, delivery in _in_row_group(opened, number, wanted):
+                        found[offset].append(delivery)
+    return {offset: sorted(each, key=lambda delivery: delivery.available_at) for offset, each in found.items()}
+
+
+def _in_row_group(opened: OpenDataFile, group: int, wanted: np.ndarray) -> Iterator[tuple[int, Delivery]]:
+    """The wanted physical offsets in a row group, each with its deliveries."""
+    places = opened.read(group, ["commitlog_offset", "store_timestamp", "run"])
+    positions = [np.flatnonzero(np.isin(np.asarray(offsets.values), wanted)) for offsets in places["commitlog_offset"]]
+    if not any(len(block_positions) for block_positions in positions):
+        return
+    matches = opened.read(group, ["matches"])["matches"].combine_chunks()
+    for row, block_positions in enumerate(positions):
+        if len(block_positions):
+            block = {name: places[name][row] for name in places.column_names}
+            yield from _in_block(block, matches.slice(row, 1).flatten(), block_positions.tolist())
+
+
+def _in_block(
+    block: Mapping[str, pa.Scalar], matches: pa.StructArray, positions: Sequence[int]
+) -> Iterator[tuple[int, Delivery]]:
+    """The physical offsets at some positions of a block, each with its deliveries.
+
+    ``matches``: those of the block, as :mod:`filtering.delivery.delivery_blocks` describes them.
+    """
+    outcomes, recipients = matches.field("outcome"), matches.field("recipients")
+    listed, bits = matches.field("positions"), matches.field("bits")
+    lists, words = np.asarray(listed.offsets), np.asarray(bits.offsets)
+    has_list, has_bits = (array.is_valid().to_numpy(zero_copy_only=False) for array in (listed, bits))
+    listed_positions, bit_words = np.asarray(listed.values), np.asarray(bits.values)
+    for position in positions:
+        at = np.flatnonzero(listed_positions[lists[0] : lists[-1]] == position) + lists[0]
+        hits = ~has_list & ~has_bits
+        hits[np.searchsorted(lists, at, "right") - 1] = True
+        word = bit_words[words[:-1][has_bits] + position // 64]
+        hits[has_bits] = word >> (position % 64) & 1 == 1
+        offset, stored = (block[name].values[position].as_py() for name in ("commitlog_offset", "store_timestamp"))
+        for match in np.flatnonzero(hits).tolist():
+            for recipient in recipients[match].as_py():
+                group, since = recipient["consumer_group"], recipient["subscription_from"]
+                available_at = stored if recipient["available_at"] is None else recipient["available_at"]
+                yield offset, Delivery(group, outcomes[match].as_py(), since, available_at, block["run"].as_py())
+
+
+# Looks up messages in the tables by id, by key or by place, with their entries and deliveries.
+
+
+_MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
+
+
+@dataclass(frozen=True)
+class FoundMessage:
+    """A stored message. ``deliveries`` are those to all groups.
+
+    ``entry`` is its consume queue entry, made by the run ``dispatched_by``; both are None if it has none.
+    """
+
+    commitlog_offset: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    msg_id: str | None
+    uniq_key: str | None
+    keys: str | None
+    tags: str | None
+    properties: Mapping[str, str]
+    born_timestamp: int | None
+    store_timestamp: int
+    sys_flag: int
+    run: str
+    entry: Entry | None
+    dispatched_by: str | None
+    deliveries: Sequence[Delivery]
+
+    @property
+    def place(self) -> str:
+        """``OrderEvents 0/3``: topic, queue id and queue offset."""
+        return f"{self.topic} {self.queue_id}/{self.queue_offset}"
+
+    @property
+    def name(self) -> str:
+        """A name for people: the message's keys, or else an id."""
+        return self.keys or self.uniq_key or self.msg_id or self.place
+
+    @property
+    def sent_back_by(self) -> str | None:
+        """The group that sent it back: this copy is in its retry topic or dead-letter queue, or waits for it."""
+        return group_of_topic(self.topic) or group_of_topic(self.properties.get(REAL_TOPIC, ""))
+
+
+def as_copy(message: FoundMessage, facts: BrokerFacts) -> Copy:
+    """What is known of a message as one of several copies."""
+    return Copy(
+        message.commitlog_offset,
+        message.topic,
+        message.queue_id,
+        message.msg_id,
+        message.properties.get(ORIGIN_MESSAGE_ID),
+        wait_of(message.topic, message.properties, message.store_timestamp, facts.broker),
+    )
+
+
+_COLUMNS = [name for name in FoundMessage.__dataclass_fields__ if name not in ("entry", "dispatched_by", "deliveries")]
+"""The fields that are columns of commitlog."""
+
+
+def find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
+    """The messages with this msgId or unique key, one of these KEYS or all of them, in the order of the log."""
+    found = [message for message in read(facts, _offsets_in(text)) if message.msg_id == text.upper()]
+    return found or read(facts, _offsets_of(facts, text, with_keys=True)) or read(facts, _with_given_id(facts, text))
+
+
+def _with_given_id(facts: BrokerFacts, text: str) -> list[int]:
+    """The physical offsets of the messages of a message log to which it gives this msgId."""
+    rows = facts.rows(COMMITLOG, ["commitlog_offset"], [one_of("msg_id", [text, text.upper()])])
+    offsets: list[int] = rows["commitlog_offset"].to_pylist()
+    return offsets
+
+
+def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) -> list[FoundMessage]:
+    """The message at a place of a queue, as a list; empty if there is none."""
+    conditions = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), one_of("queue_offset", [queue_offset])]
+    rows = facts.rows(CONSUMEQUEUE, ["commitlog_offset"], conditions)
+    return read(facts, rows["commitlog_offset"].to_pylist())
+
+
+def kept_offsets(facts: BrokerFacts, topic: str) -> dict[int, tuple[int, int]]:
+    """The first and last queue offset that has a message, for each queue of a topic that has any, in order."""
+    rows = facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], [one_of("topic", [topic])])
+    first, last = (extreme(rows, ["queue_id"], "queue_offset") for extreme in (least, greatest))
+    return {queue: (first[queue,], last[queue,]) for (queue,) in sorted(first)}
+
+
+def copies_of(facts: BrokerFacts, message: FoundMessage) -> list[FoundMessage]:
+    """The other messages that are the same one: in its topic, in the schedule topic, in retry topics, and so on.
+
+    They share its unique key or, if it has none, ORIGIN_MESSAGE_ID names the first of them.
+    """
+    if message.uniq_key is not None:
+        offsets = _offsets_of(facts, message.uniq_key, with_keys=False)
+    else:
+        origin = message.properties.get(ORIGIN_MESSAGE_ID) or message.msg_id
+        offsets = _without_unique_key(facts, origin) if origin else []
+    return read(facts, [offset for offset in offsets if offset != message.commitlog_offset])
+
+
+def _without_unique_key(facts: BrokerFacts, origin: str) -> list[int]:
+    """The physical offsets of the message with the msgId ``origin``, and of those that consumers sent back."""
+    columns = ["commitlog_offset", "msg_id", "properties"]
+    in_topics = one_of("topic", [topic for topic in facts.topics if is_copy(topic)])
+    found: list[int] = []
+    for where in ([one_of("commitlog_offset", _offsets_in(origin))], [in_topics]):
+        rows = view(facts.rows(COMMITLOG, file_columns(columns), where), columns)
+        for row in rows.to_pylist(maps_as_pydicts="strict"):
+            if origin in (row["msg_id"], (row["properties"] or {}).get(ORIGIN_MESSAGE_ID)):
+                found.append(row["commitlog_offset"])
+    return found
+
+
+def is_ended(facts: BrokerFacts, half: FoundMessage) -> bool:
+    """Whether a message in the op topic says that a half message was committed or rolled back."""
+    where = [
+        one_of("topic", [HALF_TOPICS[half.topic]]),
+        one_of("queue_id", [half.queue_id]),
+        within("commitlog_offset", half.commitlog_offset),
+    ]
+    bodies = facts.rows(COMMITLOG, ["body"], where)["body"].to_pylist()
+    return any(half.queue_offset in ended_offsets(body) for body in bodies if body is not None)
+
+
+def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:
+    """The messages at some physical offsets, in the order of the log."""
+    if not offsets:
+        return []
+    at_offsets = [one_of("commitlog_offset", offsets)]
+    rows = view(facts.rows(COMMITLOG, file_columns(_COLUMNS), at_offsets), _COLUMNS)
+    wanted = ["commitlog_offset", "tags_code", "filter_bit_map", "store_timestamp", "run"]
+    entries, runs = {}, {}
+    for row in facts.rows(CONSUMEQUEUE, wanted, at_offsets).to_pylist():
+        offset = row["commitlog_offset"]
+        entries[offset] = Entry(row["tags_code"], row["filter_bit_map"], row["store_timestamp"])
+        runs[offset] = row["run"]
+    messages = sorted(rows.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["commitlog_offset"])
+    deliveries = deliveries_of(facts, messages)
+    return [
+        FoundMessage(
+            **row | {"properties": row["properties"] or {}},
+            entry=entries.get(row["commitlog_offset"]),
+            dispatched_by=runs.get(row["commitlog_offset"]),
+            deliveries=deliveries.get(row["commitlog_offset"], ()),
+        )
+        for row in messages
+    ]
+
+
+def _offsets_in(text: str) -> list[int]:
+    """The physical offset in a msgId: after 8 bytes of an IPv4 host, or 20 of an IPv6 host; both if it may be either.
+
+    A message that is marked as stored by an IPv6 host may have an IPv4 one; zeros fill its msgId.
+    """
+    if _MSG_ID.fullmatch(text.upper()) is None:
+        return []
+    offsets = (int(text[start : start + 16], 16) for start in (16, 40) if start < len(text))
+    return [offset for offset in offsets if offset < 2**63]
+
+
+def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
+    """The physical offsets of the messages with a unique key, or a key among their KEYS."""
+    found: list[int] = []
+    columns = ["commitlog_offset", "uniq_key", *(["keys"] if with_keys else [])]
+    for file in facts.warehouse.files(COMMITLOG, facts.name):
+        rows = facts.warehouse.rows(COMMITLOG, columns, files=[file])
+        mask = pc.equal(rows["uniq_key"], text).fill_null(False)
+        if with_keys:
+            mask = pc.or_(mask, pc.match_substring(rows["keys"], text).fill_null(False))
+        for row in rows.filter(mask).to_pylist():
+            keys = row.get("keys") or ""
+            if text in (row["uniq_key"], keys, *keys.split(" ")):
+                found.append(row["commitlog_offset"])
+    return found
+
+
+# What happened to a message for a consumer group, and why.
+
+
+BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
+"""Outcomes that the table deliveries stores."""
+
+VERDICTS = {
+    Outcome.DELIVERED: "delivered",
+    Outcome.DROPPED_BY_CLIENT: "returned by the broker, dropped by the client",
+    Outcome.DROPPED_BY_HOOK: "returned by the broker, dropped by a filter hook of the client",
+    Outcome.PENDING: "not yet pulled",
+    Outcome.NOT_SUBSCRIBED: "never asked for",
+    Outcome.WAITING: "waits in a system topic",
+    Outcome.NEVER_STORED: "never stored in its topic",
+}
+"""What to call an outcome; the others are ``not delivered``."""
+AGAIN = {
+    Outcome.DELIVERED: "delivered again",
+    Outcome.PENDING: "not yet pulled again",
+    Outcome.NOT_SUBSCRIBED: "stored again in its retry topic",
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What happened to a message for a consumer group, and why.
+
+    ``subscription`` filtered the message, or would filter it, at ``pulled_at`` (ms). It is None if the group had no
+    subscription or did not pull. ``preview`` is what the filters would decide on a pending message. ``uncertain`` says
+    why another subscription may have filtered it. ``client_checks`` are the clients' checks of tags by client id, if
+    they differ. ``present`` is the first state with the filter in force now, if another filter decided. ``start`` is
+    where the group began in the message's queue; None if that is not known.
+    """
+
+    message: FoundMessage
+    consumer_group: str
+    decision: Decision
+    config: BrokerConfig
+    subscription: SubscriptionRow | None = None
+    others: Sequence[SubscriptionRow] = ()
+    pulled_at: int | None = None
+    received: Sequence[Delivery] = ()
+    preview: Decision | None = None
+    uncertain: str | None = None
+    client_checks: Mapping[str, Predicate] = field(default_factory=dict)
+    present: SubscriptionRow | None = None
+    start: Start | None = None
+    journey: Sequence[Step] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.decision.outcome
+
+    @property
+    def filter_change(self) -> str | None:
+        """The filter that decided, and since when another one is in force; None if the same one is in force."""
+        if self.subscription is None or self.present is None:
+            return None
+        since = f"since {time_text(self.present.valid_from)}, {self.present.filter_text} is in force"
+        return f"{self.subscription.filter_text}; {since}"
+
+    @property
+    def verdict(self) -> str:
+        """What happened to the message, and after a consumer failed on it, in a few words."""
+        is_dead = self.message.topic == f"{DLQ_TOPIC_PREFIX}{self.consumer_group}"
+        first = None if is_dead else VERDICTS.get(self.outcome, "not delivered")
+        return ", ".join(filter(None, (first, self.progress)))
+
+    @property
+    def summary(self) -> str:
+        """The reason, what the filters would decide on a message that waits, and what happened later, on one line."""
+        then = None
+        if self.outcome is Outcome.WAITING and self.preview is not None:
+            would = "would be delivered" if self.preview.outcome is Outcome.DELIVERED else "would not be delivered"
+            then = f"then it {would}: {self.preview.reason}"
+        return "; ".join(filter(None, (self.decision.reason, then, self.progress)))
+
+    @property
+    def progress(self) -> str | None:
+        """What happened to the message after a consumer failed on it; None if none did."""
+        back = [step for step in self.journey if step.kind is StepKind.SENT_BACK]
+        last = self.journey[-1] if self.journey else None
+        parts = [f"sent back {counted(len(back), 'time')}"] if back else []
+        if last is not None and last.kind is StepKind.DEAD:
+            parts.append(f"dead since {time_text(last.at or 0)}")
+        elif last is not None and last.kind is StepKind.SENT_BACK and last.due is not None:
+            parts.append(f"comes again at {time_text(last.due)}")
+        elif last is not None and last.is_retry and last.outcome is not None:
+            parts.append(AGAIN.get(Outcome(last.outcome), "not delivered again"))
+        return ", ".join(parts) or None
+
+    @property
+    def is_from_before(self) -> bool:
+        """Whether the message was stored before the group came."""
+        return self.start is not None and self.message.store_timestamp < self.start.at
+
+    @property
+    def filters(self) -> Decision:
+        """What the filters decide. For a pending message, what they would decide."""
+        return self.preview or self.decision
+
+    @cached_property
+    def trace(self) -> Part | None:
+        """The evaluated expression; None for tags, and if nothing was evaluated."""
+        expression = self.filters.expression
+        return trace(expression, self.message.properties) if expression is not None else None
+
+    @property
+    def findings(self) -> Sequence[str]:
+        """Why the filter that stopped the message means something other than it seems to; mostly none."""
+        if self.filters.outcome is Outcome.STOPPED_BY_TAGS_CODE and self.subscription is not None:
+            return [finding.text for finding in own_findings(self.subscription) if finding.severity != INFO]
+        expression = self.filters.expression
+        if expression is None or self.filters.outcome in BY_THE_TABLES:
+            return ()
+        return [text for severity, _, text in expression_findings(expression) if severity != INFO]
+
+    @cached_property
+    def nearest_miss(self) -> NearestMiss | None:
+        """A small change that would have delivered the message; None if it was delivered or no change helps."""
+        if self.subscription is None:
+            return None
+        checks, properties = self.client_checks.values(), self.message.properties
+        return nearest_miss(self.filters, self.subscription, self.others, self.config, properties, checks)
+
+
+def step_text(step: Step) -> str:
+    """A step of a message's journey on one line."""
+    place = f"({step.topic} {step.queue_id}/{step.queue_offset})"
+    if step.kind is StepKind.FILTERED:
+        outcome = Outcome(step.outcome or "")
+        if step.is_retry and outcome is Outcome.NOT_SUBSCRIBED:
+            return f"stored again, and no subscription to the retry topic is known {place}"
+        again = " again" if step.is_retry and outcome is Outcome.DELIVERED else ""
+        at = f" {time_text(step.at or 0)}" if step.at is not None else ""
+        return f"{VERDICTS.get(outcome, 'not delivered')}{again}{at} {place}"
+    if step.kind is StepKind.DEAD:
+        return f"dead since {time_text(step.at or 0)} {place}"
+    what = "sent back" if step.kind is StepKind.SENT_BACK else "waited" if step.is_over else "waits"
+    level = f", level {step.level}" if step.level is not None else ""
+    due = f", due {time_text(step.due)}" if step.due is not None else ""
+    return f"{what} {time_text(step.at or 0)}{level}{due} {place}"
+
+
+# When a group pulled a message, and under which subscription: by the windows that nights planned.
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """The group pulled the message at ``at`` (ms), when ``row`` and the broker's ``config`` were in force."""
+
+    row: SubscriptionRow
+    at: int
+    config: BrokerConfig
+
+
+@dataclass(frozen=True)
+class NotPulled:
+    """The group has not pulled the message, for the reason ``why``. ``is_pending``: it will pull it later."""
+
+    why: str
+    is_pending: bool = False
+
+
+class WindowsOfMessages:
+    """The windows that cover messages. ``groups``: the only groups to read; None: all.
+
+    Raises UsageError if an older mqsieve ran the nights.
+    """
+
+    def __init__(self, facts: BrokerFacts, groups: Collection[str] | None) -> None:
+        facts.check_has_windows()
+        self._facts = facts
+        self._groups = groups
+        self._nights = facts.nights
+        self._runs = [night.run for night in facts.nights]
+        self._ends = [night.delivered_to or 0 for night in facts.nights]
+        self._read = cache(self._read_windows)
+        self._last: tuple[int, Mapping[str, Sequence[Mapping[str, Any]]]] = -1, {}
+
+    def is_filtered(self, message: FoundMessage) -> bool:
+        """Whether a night filtered the message."""
+        return self._night_of(message)[0] < len(self._nights)
+
+    def pulls(self, message: FoundMessage, group: str, rows: Sequence[SubscriptionRow]) -> list[Pulled]:
+        """The pulls of a message by a group with these states on the topic, in order."""
+        by_start = {row.valid_from: row for row in rows}
+        pulls = []
+        for window in self._of_message(message).get(group, ()):
+            if window["kind"] != WindowKind.LOST.value:
+                at = self._pulled_at(window, message)
+                pulls.append(Pulled(by_start[window["subscription_from"]], at, self._config(window, at)))
+        return sorted(pulls, key=lambda pull: pull.at)
+
+    def are_lost(self, message: FoundMessage, group: str) -> bool:
+        """Whether the broker deleted the message before the group pulled it."""
+        windows = self._of_message(message).get(group, ())
+        return any(window["kind"] == WindowKind.LOST.value for window in windows)
+
+    def _pulled_at(self, window: Mapping[str, Any], message: FoundMessage) -> int:
+        """When the group pulled a message in a window; one that was behind, when the night began."""
+        night = self._runs.index(window["run"])
+        if window["available_at"] is not None:
+            return int(window["available_at"])
+        is_behind = window["kind"] == WindowKind.BACKLOG.value and night
+        return (self._nights[night - 1].as_of or 0) if is_behind else message.store_timestamp
+
+    def _config(self, window: Mapping[str, Any], at: int) -> BrokerConfig:
+        """The broker's configuration in the night that planned a window; a late one is of the night of ``at`` (ms)."""
+        if window["kind"] != WindowKind.LATE.value:
+            return self._nights[self._runs.index(window["run"])].broker
+        return next((night.broker for night in self._nights if at <= (night.as_of or 0)), self._facts.broker)
+
+    def _night_of(self, message: FoundMessage) -> tuple[int, bool]:
+        """The number of the night that first filtered a message, and whether the message came late."""
+        own = bisect_right(self._ends, message.commitlog_offset)
+        if own == len(self._nights) or (message.dispatched_by or "") <= self._runs[own]:
+            return own, False
+        return bisect_left(self._runs, message.dispatched_by or ""), True
+
+    def _of_message(self, message: FoundMessage) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """By group, the windows that cover a message."""
+        if self._last[0] != message.commitlog_offset:
+            self._last = message.commitlog_offset, self._windows_of(message)
+        return self._last[1]
+
+    def _windows_of(self, message: FoundMessage) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        number, is_late = self._night_of(message)
+        found: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        if number < len(self._nights):
+            place = message.queue_id, message.queue_offset, message.commitlog_offset
+            for window in covering(self._read(message.topic), *place, message.store_timestamp):
+                if _counts(window, self._runs[number], is_late):
+                    found[window["consumer_group"]].append(window)
+        return found
+
+    def _read_windows(self, topic: str) -> pa.Table:
+        of_groups = [one_of("consumer_group", self._groups)] if self._groups is not None else []
+        return self._facts.rows(PULL_WINDOWS, where=[one_of("topic", [topic]), *of_groups])
+
+
+def _counts(window: Mapping[str, Any], run: str, is_late: bool) -> bool:
+    """Whether a window filtered, or lost, the messages in it that ``run`` was the first to filter."""
+    match WindowKind(window["kind"]):
+        case WindowKind.ONLINE:
+            return not is_late and bool(window["run"] == run)
+        case WindowKind.BACKLOG | WindowKind.RESET | WindowKind.LOST:
+            return bool(window["run"] > run if is_late else window["run"] >= run)
+        case WindowKind.LATE:
+            return is_late and bool(window["run"] == run)
+        case WindowKind.UNCERTAIN:
+            return False
+
+
+def why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: int) -> str:
+    """Why a group has not pulled a message that waits for it when the last night ends, at ``as_of`` (ms)."""
+    row = state_at(rows, as_of)
+    code = refusal(row, config) if row is not None and row.is_consuming else None
+    if code is not None:
+        return f"the broker refuses the group's pulls ({code.text}), so the group has not pulled it yet"
+    why = "the group does not keep up"
+    if row is None or not row.is_consuming:
+        why = "the group comes after the end of the last night" if rows[-1].is_consuming else "the group is away"
+    return f"{why}, and has not pulled it yet"
+
+
+def why_not_pulled(rows: Sequence[SubscriptionRow], config: BrokerConfig, stored_at: int, is_passed: bool) -> str:
+    """Why a group never pulls a message. ``is_passed``: the group goes on at a later message of the queue."""
+    first = next((row for row in rows if is_pulling(row, config)), None)
+    if first is not None and stored_at < first.valid_from:
+        return "the group first came later, and began at a later message"
+    if not is_passed:
+        return DELETED
+    row = state_at(rows, stored_at)
+    code = refusal(row, config) if row is not None and row.is_consuming else None
+    why = "the group was away" if code is None else f"the broker refused the group's pulls ({code.text})"
+    return f"the group's offset was moved past it while {why}"
+
+
+def later_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
+    """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
+    if is_tag_type(pull.row.expression_type) or pull.row.sent_with_pull:
+        return None
+    later = [row for row in rows if pull.at < row.valid_from <= pull.at + HELD_MESSAGES]
+    return next((row for row in later if row.filter != pull.row.filter and is_pulling(row, pull.config)), None)
+
+
+def earlier_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
+    """The earlier subscription that may have filtered the message, pulled just after the change.
+
+    It has tags, which the client checks, or a held pull brought it. A group that did not pull in between has no held
+    pull.
+    """
+    earlier = [row for row in rows if row.valid_from < pull.row.valid_from]
+    before = next((row for row in reversed(earlier) if row.filter != pull.row.filter), None)
+    since = [] if before is None else [row for row in earlier if row.valid_from >= before.valid_from]
+    if before is None or not all(is_pulling(row, pull.config) for row in since):
+        return None
+    if before.valid_to is None or before.valid_to <= pull.at - HELD_PULL:
+        return None
+    return before if before.tags_set or before.sent_with_pull else None
+
+
+# Says when it is not known which of two subscriptions filtered a message that was stored just after the change.
+
+
+def after_change(
+    facts: BrokerFacts, message: FoundMessage, rows: Sequence[SubscriptionRow], pull: Pulled, is_delivered: bool
+) -> str | None:
+    """Why an earlier pull may have had the message in its answer, and what that changes; None if it did not.
+
+    The broker may have answered a pull from before the change with it. If the pull brought its own subscription, this
+    one filtered the message. Otherwise the client drops what its old tags do not name. The first message that matches
+    the old subscription ends this pull.
+    """
+    before = earlier_filter(rows, pull)
+    if pull.at != message.store_timestamp or before is None or before.valid_to is None:
+        return None
+    between = [
+        one_of("topic", [message.topic]),
+        one_of("queue_id", [message.queue_id]),
+        within("queue_offset", below=message.queue_offset),
+        within("store_timestamp", before.valid_to),
+    ]
+    if before.sent_with_pull:
+        then = _by_the_old_filter(facts, message, before, between, is_delivered)
+    else:
+        then = _by_the_old_tags(facts, message, before, between) if is_delivered else None
+    if then is None:
+        return None
+    seconds = (pull.at - before.valid_to) / 1000
+    return (
+        f"stored {seconds:.1f} s after the subscription changed: the broker may have answered an earlier pull with it, "
+        f"and {then}"
+    )
+
+
+def in_lost_pull(facts: BrokerFacts, message: FoundMessage, pull: Pulled, delivery: Delivery) -> str | None:
+    """Why the client may have lost the pull that brought the message; None if it did not.
+
+    A Java client up to 5.2.0 fails on a message without a body, and its listener gets no message of the pull.
+    """
+    if pull.config.version.clients_take_empty_bodies:
+        return None
+    queue = [one_of("topic", [message.topic]), one_of("queue_id", [message.queue_id])]
+    same_run = partial(_received_offsets, facts, delivery)
+    empty = same_run(COMMITLOG, [*queue, one_of("body_length", [0])])
+    others = (offset for offset in empty if offset != message.queue_offset)
+    if message.queue_offset in empty:
+        which = "it has no body"
+    else:
+        for offset in sorted(others, key=lambda each: abs(each - message.queue_offset)):
+            low, high = sorted((offset, message.queue_offset))
+            between = [*queue, within("queue_offset", low, high + 1)]
+            if len(same_run(CONSUMEQUEUE, between)) <= DEFAULT_BATCH:
+                which = f"offset {offset:,}, which may have been in the same pull, has no body"
+                break
+        else:
+            return None
+    return f"{which}: a Java client up to 5.2.0 fails on such a pull, and its listener gets no message of it"
+
+
+def _received_offsets(facts: BrokerFacts, delivery: Delivery, table: Table, where: Sequence[Condition]) -> set[int]:
+    """The queue offsets of some rows whose messages the group received as in ``delivery``."""
+    columns = ["commitlog_offset", "topic", "queue_offset", "store_timestamp"]
+    rows = facts.rows(table, columns, where).to_pylist()
+    found = deliveries_of(facts, rows)
+    return {row["queue_offset"] for row in rows if any(map(delivery.is_alike, found.get(row["commitlog_offset"], ())))}
+
+
+def _by_the_old_filter(
+    facts: BrokerFacts, message: FoundMessage, before: SubscriptionRow, between: Sequence[Condition], is_delivered: bool
+) -> str | None:
+    # The broker does not notice an expression sent with a pull that does not compile, and lets every message pass.
+    old = delivers(before) or TRUE
+    if holds(old, message.properties) == is_delivered:
+        return None
+    offsets = facts.rows(CONSUMEQUEUE, ["commitlog_offset"], between)["commitlog_offset"].to_pylist()
+    if any(holds(old, each.properties) for each in read(facts, offsets)):
+        return None
+    return f"{before.expression} then filtered it"
+
+
+def _by_the_old_tags(
+    facts: BrokerFacts, message: FoundMessage, before: SubscriptionRow, between: Sequence[Condition]
+) -> str | None:
+    if message.tags in (before.tags_set or ()):
+        return None
+    old = [*between, one_of("tags_code", before.code_set or ())]
+    if facts.rows(CONSUMEQUEUE, ["queue_offset"], old).num_rows:
+        return None
+    return f"the client then drops what {before.expression} does not name"
+
+
+NO_QUEUE_IDS = (
+    "the clients of the group subscribe differently, and the messages have no queue ids: which client read this one, "
+    "and whether it kept it, is not known"
+)
+BY_POP = "the group consumes the topic by POP, which is not replayed: this is what a group that pulls would receive"
+
+
+class Explainer:
+    """Explains messages of one broker. ``groups``: the only groups to read; None: all."""
+
+    def __init__(self, facts: BrokerFacts, groups: Collection[str] | None = None) -> None:
+        self._facts = facts
+        self._groups = groups
+        history = facts.history if groups is None else facts.history_of_groups(groups)
+        events = [event for event in facts.events if groups is None or event.group in groups]
+        self._clients = ClientChecks(events)
+        self._seeming = seeming_disagreements(history, events)
+        self._positions = cache(partial(positions_in_queue, facts, groups))
+        self._windows = WindowsOfMessages(facts, groups)
+        self._first_starts = cache(self._read_first_starts)
+        self._rows = states_by_key(history)
+        self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+        for row in history:
+            self._rows_by_group[row.consumer_group].append(row)
+
+    def groups_of(self, message: FoundMessage, copies: Sequence[FoundMessage] = ()) -> list[str]:
+        """The groups that ever subscribed to a message's topic, or sent it back. ``copies``: its other copies."""
+        topics = {message.topic, message.properties.get(REAL_TOPIC, message.topic)}
+        subscribed = {group for group, topic in self._rows if topic in topics}
+        sent_back = [each.sent_back_by for each in (message, *copies)]
+        return sorted(subscribed.union(group for group in sent_back if group is not None))
+
+    def explain(self, message: FoundMessage, consumer_group: str, others: Sequence[FoundMessage] = ()) -> Explanation:
+        """Explains what happened to the message for the group. ``others``: its other copies."""
+        stored = sorted([message, *others], key=lambda each: each.commitlog_offset)
+        copies = {each.commitlog_offset: as_copy(each, self._facts) for each in stored}
+        if copies[message.commitlog_offset].wait is None:
+            explanation = self._explained(message, consumer_group)
+        else:
+            explanation = self._waiting(message, consumer_group, stored, copies)
+        explanation = replace(explanation, start=self._start(explanation.message, consumer_group), message=message)
+        explanation = replace(explanation, journey=self._journey(explanation, stored, copies))
+        explanation = self._with_misread_setting(explanation)
+        if why := self._seems_uncertain(explanation):
+            return replace(explanation, uncertain=why)
+        if explanation.uncertain is None:
+            explanation = replace(explanation, uncertain=self._other_evidence(explanation))
+        return explanation
+
+    def _with_misread_setting(self, explanation: Explanation) -> Explanation:
+        """Says why the property filter is off, if the pulls are refused for it, and broker.conf seems to say on."""
+        decision, preview = explanation.decision, explanation.preview
+        why = why_property_filter_is_off(self._facts.misread_settings)
+        if why is None:
+            return explanation
+        if ResponseCode.SYSTEM_ERROR.text in decision.headline:
+            return replace(explanation, decision=replace(decision, headline=f"{decision.headline}; {why}"))
+        if preview is not None and ResponseCode.SYSTEM_ERROR.text in preview.headline:
+            return replace(explanation, preview=replace(preview, headline=f"{preview.headline}; {why}"))
+        return explanation
+
+    def _other_evidence(self, explanation: Explanation) -> str | None:
+        """Why something else than the subscriptions shows that the group may have received the message."""
+        if (explanation.consumer_group, explanation.message.topic) in self._facts.not_replayed.pop:
+            return BY_POP
+        back = next((step for step in explanation.journey if step.kind is StepKind.SENT_BACK or step.is_retry), None)
+        first = next((step for step in explanation.journey if step.kind is StepKind.FILTERED), None)
+        if back is None or first is None or first.is_retry or first.outcome in BY_THE_TABLES:
+            return None
+        return (
+            f"it is in {back.topic} {back.queue_id}/{back.queue_offset}: the group sent it back, so it had received it"
+        )
+
+    def _waiting(
+        self,
+        message: FoundMessage,
+        consumer_group: str,
+        stored: Sequence[FoundMessage],
+        copies: Mapping[int, Copy],
+    ) -> Explanation:
+        """Explains a message in a system topic, by the message that it becomes in its own topic, now or later."""
+        copy = copies[message.commitlog_offset]
+        wait = copy.wait
+        assert wait is not None
+        after = stored_after(copy, list(copies.values()))
+        if after is not None and after.wait is None:
+            became = next(each for each in stored if each.commitlog_offset == after.commitlog_offset)
+            explanation = self._explained(became, consumer_group)
+            headline = (
+                f"stored in {became.place} at {time_text(became.store_timestamp)}; {explanation.decision.headline}"
+            )
+            return replace(explanation, decision=replace(explanation.decision, headline=headline))
+        why = self._why_waiting(message, wait, after, stored)
+        sent_back_by = group_of_topic(wait.real_topic)
+        rows = self._rows[consumer_group, wait.real_topic]
+        if sent_back_by not in (None, consumer_group) or not rows:
+            never = never_subscribed(wait.real_topic, consumer_group)
+            never = f"{sent_back_by} sent it back" if sent_back_by not in (None, consumer_group) else never
+            decision = Decision(Outcome.NOT_SUBSCRIBED, Stage.SYSTEM_TOPIC, f"{why[1]}; {never}")
+            return Explanation(message, consumer_group, decision, self._facts.broker)
+        explanation = Explanation(
+            message, consumer_group, Decision(why[0], Stage.SYSTEM_TOPIC, why[1]), self._facts.broker
+        )
+        if why[0] is not Outcome.WAITING:
+            return explanation
+        properties = {name: value for name, value in message.properties.items() if name not in removed_from(wait)}
+        entry = Entry(tags_code(message.tags), None, max(wait.due or 0, self._facts.end))
+        as_stored = replace(
+            message, topic=wait.real_topic, queue_id=wait.real_queue_id, properties=properties, entry=entry
+        )
+        found = self._previewed(replace(explanation, message=as_stored), rows)
+        assert found.preview is not None
+        return replace(found, message=message, preview=replace(found.preview, bit_map=None))
+
+    def _why_waiting(
+        self, message: FoundMessage, wait: Wait, after: Copy | None, stored: Sequence[FoundMessage]
+    ) -> tuple[Outcome, str]:
+        """What a message in a system topic waits for, and whether it still does."""
+        level = f" (level {wait.level})" if wait.level is not None else ""
+        what = f"a {wait.kind}{level} for {wait.real_topic}"
+        ended = f"the last night ended at {time_text(self._facts.as_of)}"
+        if wait.deletes:
+            return Outcome.NEVER_STORED, f"{what} that deletes another timer message, and is never delivered"
+        if wait.kind is WaitKind.HALF:
+            halves = [each for each in stored if each.topic == message.topic]
+            if after is not None:
+                return Outcome.WAITING, f"{what}: committed, and delayed: it waits in {after.topic}"
+            if any(each.topic == CHECKED_TOO_OFTEN_TOPIC for each in stored):
+                return (
+                    Outcome.NEVER_STORED,
+                    f"{what}: given up, because no producer ended it, often as the broker asked",
+                )
+            if any(is_ended(self._facts, half) for half in halves):
+                return Outcome.NEVER_STORED, f"{what}: rolled back, so it is never delivered"
+            return Outcome.WAITING, f"{what}: neither committed nor rolled back; {ended}"
+        if wait.due is None:
+            return Outcome.WAITING, f"{what}, whose time is not a number"
+        overdue = f", overdue: {ended}" if wait.due < self._facts.as_of else ""
+        return Outcome.WAITING, f"{what}, due {time_text(wait.due)}{overdue}"
+
+    def _journey(
+        self, explanation: Explanation, stored: Sequence[FoundMessage], copies: Mapping[int, Copy]
+    ) -> list[Step]:
+        """The message's way to the group, in the order of time."""
+        group, message = explanation.consumer_group, explanation.message
+        in_order = list(copies.values())
+        way = {each.commitlog_offset for each in way_to(group, copies[message.commitlog_offset], in_order)}
+        steps = []
+        for each in stored:
+            if each.commitlog_offset in way:
+                copy = copies[each.commitlog_offset]
+                steps += [
+                    (step.at or each.store_timestamp, each.commitlog_offset, step)
+                    for step in self._steps(each, group, copy, in_order, explanation)
+                ]
+        return [step for _, _, step in sorted(steps, key=lambda each: each[:2])]
+
+    def _steps(
+        self, message: FoundMessage, group: str, copy: Copy, copies: Sequence[Copy], explained: Explanation
+    ) -> Iterator[Step]:
+        """What happened to one copy. ``explained``: the explanation that is already there, of this or another copy."""
+        step = partial(Step, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
+        if copy.wait is not None:
+            kind = StepKind.SENT_BACK if group_of_topic(copy.wait.real_topic) == group else StepKind.WAITS
+            is_over = stored_after(copy, copies) is not None
+            yield step(kind, message.store_timestamp, due=copy.wait.due, level=copy.wait.level, is_over=is_over)
+        elif message.topic == f"{DLQ_TOPIC_PREFIX}{group}":
+            yield step(StepKind.DEAD, message.store_timestamp)
+        elif not is_copy(message.topic) or group_of_topic(message.topic) == group:
+            found = explained if message is explained.message else self._explained(message, group)
+            for delivery in found.received:
+                yield step(StepKind.FILTERED, delivery.available_at, outcome=delivery.outcome)
+            if not found.received:
+                yield step(StepKind.FILTERED, found.pulled_at, outcome=str(found.outcome))
+
+    def _start(self, message: FoundMessage, consumer_group: str) -> Start | None:
+        """Where the group began in the message's queue; None if the queue began again since then."""
+        queue = message.topic, message.queue_id
+        return None if queue in self._facts.begins else self._first_starts(*queue).start((consumer_group, *queue))
+
+    def _read_first_starts(self, topic: str, queue_id: int) -> FirstStarts:
+        of_groups = [one_of("consumer_group", self._groups)] if self._groups is not None else []
+        where = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), *of_groups]
+        return FirstStarts(self._facts, self._rows, where)
+
+    def _explained(self, message: FoundMessage, consumer_group: str) -> Explanation:
+        if message.entry is None:
+            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, _no_entry(message))
+        rows = self._rows[consumer_group, message.topic]
+        if not rows:
+            why = never_subscribed(message.topic, consumer_group)
+            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
+        received = [delivery for delivery in message.deliveries if delivery.consumer_group == consumer_group]
+        if received:
+            return self._received(message, rows, received)
+        pulls = self._pulls(message, consumer_group, rows)
+        if isinstance(pulls, NotPulled):
+            outcome, why = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED, pulls.why
+            refused = self._clients.without_subscription(consumer_group, message.topic, self._facts.end)
+            if pulls.is_pending and refused is not None:
+                why = without_subscription([client.client_id for client in refused.overruled], refused.absent)
+            explanation = self._without_filters(message, consumer_group, outcome, why)
+            return self._previewed(explanation, rows) if pulls.is_pending else explanation
+        explanation = self._filtered(message, pulls[-1])
+        if explanation.outcome in BY_THE_TABLES:
+            why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
+            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
+        return self._with_uncertainty(explanation, rows, pulls[-1])
+
+    def _seems_uncertain(self, explanation: Explanation) -> str | None:
+        """What is not known, if clients of the group seem to disagree about the message; None if they do not."""
+        message, pulled_at = explanation.message, explanation.pulled_at
+        if pulled_at is None:
+            return None
+        key = explanation.consumer_group, message.topic
+        is_returned_to_any = explanation.outcome in BY_THE_TABLES and not self._facts.last.has_queue_ids
+        if is_returned_to_any and self._clients.disagreeing(*key, pulled_at, message.properties):
+            return NO_QUEUE_IDS
+        for each in self._seeming:
+            if each.key == key and each.holds_at(pulled_at):
+                passes = {holds(delivers(row) or FALSE, message.properties) for row in each.rows}
+                if len(passes) > 1:
+                    return each.text
+        return None
+
+    def _pulls(
+        self, message: FoundMessage, consumer_group: str, rows: Sequence[SubscriptionRow]
+    ) -> Sequence[Pulled] | NotPulled:
+        """The pulls of the message by the group, in order. It is pending if the group goes on at it or before it."""
+        if not self._windows.is_filtered(message):
+            return NotPulled("deliver has not run yet", is_pending=True)
+        queue = message.topic, message.queue_id
+        begin = self._facts.begins.get(queue, 0)
+        is_deleted = message.commitlog_offset < max(begin, self._facts.last.log_start or 0)
+        position = self._positions(*queue).get(consumer_group)
+        is_before = position is not None and message.queue_offset < position
+        pulls = self._windows.pulls(message, consumer_group, rows)
+        if not is_before and not is_deleted:
+            again = f"the group goes on at offset {position:,}, and pulls the message again" if pulls else None
+            why = again or why_pending(rows, self._facts.broker, self._facts.as_of)
+            return NotPulled(why, is_pending=True)
+        if pulls:
+            return pulls
+        if self._windows.are_lost(message, consumer_group):
+            return NotPulled(DELETED)
+        is_passed = is_before and message.commitlog_offset >= begin
+        return NotPulled(why_not_pulled(rows, self._facts.broker, message.store_timestamp, is_passed))
+
+    def _without_filters(self, message: FoundMessage, group: str, outcome: Outcome, why: str) -> Explanation:
+        stage = Stage.SUBSCRIPTION if not self._rows[group, message.topic] else Stage.PULL
+        return Explanation(message, group, Decision(outcome, stage, why), self._facts.broker)
+
+    def _received(
+        self, message: FoundMessage, rows: Sequence[SubscriptionRow], received: Sequence[Delivery]
+    ) -> Explanation:
+        delivered = [delivery for delivery in received if delivery.outcome == Outcome.DELIVERED]
+        last = (delivered or received)[-1]
+        (row,) = in_force_at(rows, last.subscription_from)
+        config = next(night.broker for night in self._facts.nights if night.run == last.run)
+        pull = Pulled(row, max(last.available_at, row.valid_from), config)
+        explanation = self._filtered(message, pull)
+        decision, outcome = explanation.decision, Outcome(last.outcome)
+        if decision.outcome is not outcome:
+            headline = _otherwise(outcome, explanation)
+            decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, headline=headline, detail="")
+        why = None
+        if delivered:
+            why = after_change(self._facts, message, rows, pull, is_delivered=True)
+            why = why or in_lost_pull(self._facts, message, pull, last)
+        return replace(explanation, decision=decision, received=received, pulled_at=last.available_at, uncertain=why)
+
+    def _filtered(self, message: FoundMessage, pull: Pulled) -> Explanation:
+        assert message.entry is not None
+        row = pull.row
+        others = in_force_at(self._rows_by_group[row.consumer_group], pull.at)
+        decision = decide(row, others, pull.config, message.entry, message.properties)
+        checks = self._clients.at(row.consumer_group, row.topic, pull.at)
+        if decision.outcome not in BY_THE_TABLES:
+            others_would = self._clients.subscribing(row.consumer_group, row.topic, pull.at, message.properties)
+            if others_would:
+                decision = replace(decision, headline=f"{decision.headline}; {overruled(others_would)}")
+        present = present_filter(self._rows[row.key], self._facts.end)
+        if present is not None and present.filter == row.filter:
+            present = None
+        return Explanation(
+            message, row.consumer_group, decision, pull.config, row, others, pull.at,
+            client_checks=checks, present=present,
+        )  # fmt: skip
+
+    def _previewed(self, explanation: Explanation, rows: Sequence[SubscriptionRow]) -> Explanation:
+        """Adds what the last subscription would decide on a pending message."""
+        (row,) = in_force_at(rows, self._facts.end)
+        pull = Pulled(row, max(self._facts.as_of, row.valid_from), self._facts.broker)
+        forecast = self._filtered(explanation.message, pull)
+        return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)
+
+    def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> Explanation:
+        other = later_filter(rows, pull)
+        if other is None:
+            return replace(explanation, uncertain=after_change(self._facts, explanation.message, rows, pull, False))
+        pull_after = replace(pull, row=other, at=other.valid_from)
+        if self._filtered(explanation.message, pull_after).outcome is explanation.outcome:
+            return explanation
+        seconds = (other.valid_from - pull.at) / 1000
+        why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
+        return replace(explanation, uncertain=why)
+
+
+def _no_entry(message: FoundMessage) -> str:
+    if not has_entry(message.sys_flag):
+        return "it has no consume queue entry: a prepared or rolled-back transaction message"
+    return "it has no consume queue entry yet: dispatch has not run"
+
+
+def _otherwise(outcome: Outcome, explanation: Explanation) -> str:
+    """Why the stored outcome differs from what the filters of the subscription decide."""
+    if outcome is Outcome.DROPPED_BY_HOOK:
+        return "a filter hook of the client drops it"
+    if outcome is Outcome.DROPPED_BY_CLIENT:
+        return dropped_by_other_client(dropping_clients(explanation.client_checks, explanation.message.properties))
+    return "delivered"
+
+
+# The answer to "why did this message not arrive?": finds the messages, and explains each to each group.
+
+
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class Why:
+    """The explanations of some messages. ``messages`` does not include their copies.
+
+    ``group``: the only group to explain; None: all. ``unique_key``: ``found`` has all messages with this key.
+    """
+
+    facts: BrokerFacts
+    messages: Sequence[FoundMessage]
+    group: str | None
+    found: Sequence[FoundMessage] = ()
+    unique_key: str | None = None
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        return Explainer(self.facts, [self.group] if self.group is not None else None)
+
+    def __iter__(self) -> Iterator[Explanation]:
+        """An explanation for each message and group; without a group, for all that ever subscribed to the topic."""
+        for message in self.messages:
+            copies = self.copies(message)
+            groups = [self.group] if self.group is not None else self._explainer.groups_of(message, copies)
+            for group in groups:
+                yield self._explainer.explain(message, group, copies)
+
+    @property
+    def nobody(self) -> str:
+        """Why there is no explanation for any group."""
+        topics = {message.topic for message in self.messages}
+        broadcasting = sorted({group for group, topic in self.facts.not_replayed.broadcasting if topic in topics})
+        if broadcasting:
+            return f"not replayed: {listed(broadcasting, NAMED)}, {BROADCASTING}"
+        return "no group ever subscribed to the topic" + ("" if self.facts.groups else f": {NO_SUBSCRIPTIONS}")
+
+    def copies(self, message: FoundMessage) -> list[FoundMessage]:
+        """The message's copies in the schedule topic, retry topics and the dead-letter queue."""
+        if message.uniq_key is not None and message.uniq_key == self.unique_key:
+            return [copy for copy in self.found if copy.uniq_key == self.unique_key and copy is not message]
+        return copies_of(self.facts, message)
+
+
+def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
+    """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it."""
+    found = _find(facts, text)
+    if not found:
+        raise _no_message([facts], text)
+    _check_group(facts, group)
+    return Why(facts, _originals(found, group), group, found, text)
+
+
+def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None = None) -> list[Why]:
+    """As :func:`why`, for each of several brokers that has such a message and knows the group."""
+    if len(brokers) == 1:
+        return [why(brokers[0], text, group)]
+    on_brokers = [(facts, found) for facts in brokers if (found := _find(facts, text))]
+    if not on_brokers:
+        raise _no_message(brokers, text)
+    knowing = [(facts, found) for facts, found in on_brokers if group is None or _knows(facts, group)]
+    if not knowing:
+        names = ", ".join(facts.name for facts, _ in on_brokers)
+        known = {name for facts in brokers for name in facts.groups}
+        hint = "" if group in known else did_you_mean(group or "", sorted(known))
+        raise UsageError(f"the message is on {names}, where {group} never subscribed{hint}")
+    sent = {message.uniq_key for _, found in knowing for message in found if not is_copy(message.topic)} - {None}
+    # A client that cannot send a message back to its broker sends it to another one.
+    originals = [
+        [message for message in _originals(found, group) if not (is_copy(message.topic) and message.uniq_key in sent)]
+        for _, found in knowing
+    ]
+    return [
+        Why(facts, messages, group, found, text)
+        for (facts, found), messages in zip(knowing, originals, strict=True)
+        if messages
+    ]
+
+
+def _find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
+    if not isinstance(text, str):
+        raise TypeError(f"a message is named by a text, not by {type(text).__name__}")
+    if not text:
+        raise UsageError("the message is an empty text: give a msgId, a unique key or a key")
+    facts.check_has_messages()
+    return find(facts, text)
+
+
+def _no_message(brokers: Sequence[BrokerFacts], text: str) -> UsageError:
+    oldest = min(brokers, key=lambda facts: facts.as_of)
+    whose = f" of {oldest.name}" if len(brokers) > 1 else ""
+    ended = f"; the last night{whose} ended at {time_text(oldest.as_of)}" if oldest.as_of else ""
+    return UsageError(f"{oldest.warehouse.location} has no message with the id or key {text}{ended}")
+
+
+def only_broker_with(
+    brokers: Sequence[BrokerFacts], topic: str, queue_id: int, queue_offset: int
+) -> BrokerFacts | None:
+    """The broker with a message at a place of a queue; None if there are none or several, and it must be named.
+
+    One that is alone is the broker in any case.
+    """
+    if len(brokers) == 1:
+        return brokers[0]
+    found = [facts for facts in brokers if find_at(facts, topic, queue_id, queue_offset)]
+    return found[0] if len(found) == 1 else None
+
+
+def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Why:
+    """The message at a place of a queue. Raises UsageError if there is none."""
+    facts.check_has_messages()
+    found = find_at(facts, topic, queue_id, queue_offset)
+    if not found:
+        facts.check_topic(topic)
+        place = f"{topic} {queue_id}/{queue_offset}"
+        raise UsageError(f"{facts.warehouse.location} has no message at {place}: {_places(facts, topic, queue_id)}")
+    _check_group(facts, group)
+    return Why(facts, found, group)
+
+
+def _places(facts: BrokerFacts, topic: str, queue_id: int) -> str:
+    """Where a queue, or else a topic, has messages."""
+    kept = kept_offsets(facts, topic)
+    if not kept:
+        return f"there is none of this topic{did_you_mean(topic, facts.topics)}"
+    if queue_id not in kept:
+        return f"the topic has them in {counted(len(kept), 'queue')}, {min(kept)} to {max(kept)}"
+    first, last = kept[queue_id]
+    return f"the queue has those from offset {first} to {last}"
+
+
+def _check_group(facts: BrokerFacts, group: str | None) -> None:
+    """Raises UsageError if the group never subscribed."""
+    if group is not None and not _knows(facts, group):
+        facts.subscriptions_of(group)
+
+
+def _knows(facts: BrokerFacts, group: str) -> bool:
+    """Whether the group ever subscribed."""
+    return any(event.group == group for event in facts.events)
+
+
+def _originals(found: Sequence[FoundMessage], group: str | None) -> list[FoundMessage]:
+    """Of messages with one unique key, the one that was sent; the others are copies that the broker made.
+
+    If it is not there any more, the first copy for the group.
+    """
+    by_key: dict[str, list[FoundMessage]] = {}
+    for message in found:
+        by_key.setdefault(message.uniq_key or message.msg_id or message.place, []).append(message)
+    originals = []
+    for same in by_key.values():
+        sent = [message for message in same if not is_copy(message.topic)]
+        of_group = [message for message in same if group is not None and message.sent_back_by == group]
+        originals += sent or of_group[:1] or same[:1]
+    return originals
+
+
+# Explanations as JSON objects (docs/JSON.md).
+
+
+def explanation_json(explanation: Explanation) -> dict[str, Any]:
+    """An explanation as a JSON object, without the message's copies."""
+    bit_map, trace, miss = explanation.filters.bit_map, explanation.trace, explanation.nearest_miss
+    row = explanation.subscription
+    preview = explanation.preview
+    return {
+        "message": message_json(explanation.message),
+        "consumer_group": explanation.consumer_group,
+        "outcome": str(explanation.outcome),
+        "stage": str(explanation.decision.stage),
+        "reason": explanation.decision.reason,
+        "pulled_at": explanation.pulled_at,
+        "would_be": None if preview is None else {"outcome": str(preview.outcome), "reason": preview.reason},
+        "lint": list(explanation.findings),
+        "uncertain": explanation.uncertain,
+        "subscription": None if row is None else _subscription(row),
+        "present": None if explanation.present is None else _present(explanation.present),
+        "journey": [asdict(step) for step in explanation.journey],
+        "start": None if explanation.start is None else asdict(explanation.start),
+        "bit_map": None if bit_map is None else _bit_map(bit_map),
+        "expression": None if trace is None else part_json(trace),
+        "nearest_miss": None if miss is None else _nearest_miss(miss),
+        "deliveries": [asdict(delivery) for delivery in explanation.received],
+    }
+
+
+def message_json(message: FoundMessage) -> dict[str, Any]:
+    """A message as a JSON object, without its consume queue entry and deliveries."""
+    names = (
+        "topic", "queue_id", "queue_offset", "commitlog_offset", "msg_id", "uniq_key", "keys", "tags",
+        "born_timestamp", "store_timestamp",
+    )  # fmt: skip
+    return {name: getattr(message, name) for name in names} | {"properties": dict(message.properties)}
+
+
+def part_json(part: Part) -> dict[str, Any]:
+    """A part of an evaluated expression as a JSON object, with its nested parts."""
+    return {
+        "kind": part.kind,
+        "text": part.text,
+        "result": part.result.value,
+        "decides": part.decides,
+        "error": part.error,
+        "values": dict(part.values),
+        "parts": [part_json(child) for child in part.parts],
+    }
+
+
+def _subscription(row: SubscriptionRow) -> dict[str, Any]:
+    names = (
+        "expression", "expression_type", "sub_version", "valid_from", "valid_to", "born_time", "is_consuming",
+        "sent_with_pull",
+    )  # fmt: skip
+    return {name: getattr(row, name) for name in names}
+
+
+def _present(row: SubscriptionRow) -> dict[str, Any]:
+    return {"expression": row.expression, "expression_type": row.expression_type, "since": row.valid_from}
+
+
+def _bit_map(check: BitMapCheck) -> dict[str, Any]:
+    return {"positions": list(check.positions), "unset": list(check.unset), "not_asked": check.not_asked}
+
+
+def _nearest_miss(miss: NearestMiss) -> dict[str, Any]:
+    return {"text": miss.text, "properties": dict(miss.values), "expression": miss.expression}

@@ -1,0 +1,133 @@
+"""Reads tables in the form that readers see, batch by batch, without a Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from answers.facts import check_known_topic
+from schemas.commitlog import COMMITLOG, VIEW
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS, pairs_of
+from schemas.delta.delta_log import OpenDataFile, open_data_file
+from schemas.delta.table import StoredFile, Table
+from schemas.delta.table_rows import files_that_may_hold, filtered, one_of
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError, did_you_mean
+from schemas.messages.message_view import file_columns, view
+from schemas.run_ledger import RUN_LEDGER
+from schemas.subscriptions import SUBSCRIPTIONS
+from schemas.tables import TABLES, UNLEDGERED_TABLES
+
+DELIVERIES = "deliveries"
+EXPORTED = {table.name: table for table in (*TABLES, RUN_LEDGER, *UNLEDGERED_TABLES) if table is not DELIVERY_BLOCKS}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows and columns to read. None means all."""
+
+    broker_name: str | None = None
+    groups: Collection[str] | None = None
+    topics: Collection[str] | None = None
+    columns: Sequence[str] | None = None
+
+
+def columns_of(name: str) -> tuple[str, ...]:
+    """The columns of a table as readers see it."""
+    return VIEW if name == COMMITLOG.name else tuple(schema_of(name).names)
+
+
+def schema_of(name: str, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The columns of a table as readers see it, with their types. ``columns``: only these, in this order."""
+    schema = DELIVERY_COLUMNS if name == DELIVERIES else EXPORTED[name].schema
+    if name == COMMITLOG.name:
+        schema = view(COMMITLOG.schema.empty_table()).schema
+    return schema if columns is None else pa.schema([schema.field(column) for column in columns])
+
+
+def check_groups(warehouse: Warehouse, groups: Collection[str]) -> None:
+    """Raises UsageError if a group never subscribed to anything."""
+    if not groups or not warehouse.exists(SUBSCRIPTIONS):
+        return
+    known = sorted(set(warehouse.rows(SUBSCRIPTIONS, ["consumer_group"])["consumer_group"].to_pylist()))
+    for group in groups:
+        if group not in known:
+            raise UsageError(f"{group} has no subscription in {warehouse.location}{did_you_mean(group, known)}")
+
+
+def check_topics(warehouse: Warehouse, name: str, topics: Collection[str]) -> None:
+    """Raises UsageError if a topic has no consume queue entry, no subscription and no row of the table ``name``."""
+    if not topics:
+        return
+    tables = [table for table in (CURRENT_OFFSETS, SUBSCRIPTIONS) if warehouse.exists(table)]
+    known = sorted({topic for table in tables for topic in warehouse.rows(table, ["topic"])["topic"].to_pylist()})
+    for topic in topics:
+        # Messages that were only ingested have no entry yet.
+        if topic not in known and next(batches_of(warehouse, name, Selection(topics=[topic])), None) is None:
+            check_known_topic(topic, known, warehouse)
+
+
+def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The rows of a table, by broker and in the order of the files. A night creates no table without rows.
+
+    Raises UsageError if the table lacks a selected column, and before the first audit for its results.
+    """
+    known = columns_of(name)
+    columns = list(known if selection.columns is None else selection.columns)
+    if unknown := [column for column in columns if column not in known]:
+        raise UsageError(f"{name} has no column {', '.join(unknown)}; it has {', '.join(known)}")
+    for kind, given in (("consumer_group", selection.groups), ("topic", selection.topics)):
+        if given is not None and kind not in known:
+            raise UsageError(f"{name} has no {kind} to select by")
+    table = DELIVERY_BLOCKS if name == DELIVERIES else EXPORTED[name]
+    if table in UNLEDGERED_TABLES and not warehouse.exists(table):
+        raise UsageError(f"{warehouse.location} has no {name} yet: run {warehouse.command('audit')} first")
+    for file in sorted(warehouse.log(table).files, key=_order):
+        if selection.broker_name is None or file.broker_name in (None, selection.broker_name):
+            for rows in _rows(warehouse, table, file, selection, columns):
+                yield from rows.select(columns).to_batches()
+
+
+def _order(file: StoredFile) -> tuple[str, int, str]:
+    least = file.least.get("commitlog_offset", file.least.get("first_store_timestamp", 0))
+    return file.broker_name or "", least, str(file.least.get("run", "")) + file.path
+
+
+def _rows(
+    warehouse: Warehouse, table: Table, file: StoredFile, selection: Selection, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    if selection.topics is not None and not files_that_may_hold([file], [one_of("topic", selection.topics)]):
+        return
+    with open_data_file(table, warehouse.log(table).storage, file.path) as opened:
+        for group in range(len(opened.row_groups)):
+            for rows in _readers_view(opened, group, table, selection, columns):
+                if table.partition_by and "broker_name" in columns:
+                    rows = rows.append_column("broker_name", pa.repeat(file.broker_name, len(rows)))
+                yield rows
+
+
+def _readers_view(
+    opened: OpenDataFile, group: int, table: Table, selection: Selection, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The rows of a row group as readers see them, without broker_name."""
+    chosen = [name for name in columns if name not in table.partition_by]
+    filters = {"topic": selection.topics, "consumer_group": selection.groups}
+    needed = dict.fromkeys(chosen) | dict.fromkeys(name for name, given in filters.items() if given is not None)
+    if table is DELIVERY_BLOCKS:
+        blocks = _where(opened.read(group), "topic", selection.topics)
+        yield from (pa.Table.from_batches([batch]) for batch in pairs_of(blocks, selection.groups))
+        return
+    if table is COMMITLOG and not needed:
+        needed = {"commitlog_offset": None}  # the view of no columns has no rows
+    stored_columns = file_columns(list(needed)) if table is COMMITLOG else list(needed)
+    rows = opened.read(group, [name for name in stored_columns if name in table.file_schema.names])
+    for name, given in filters.items():
+        rows = _where(rows, name, given)
+    yield view(rows, list(needed)) if table is COMMITLOG else rows
+
+
+def _where(rows: pa.Table, column: str, values: Collection[str] | None) -> pa.Table:
+    return rows if values is None else filtered(rows, [one_of(column, values)])

@@ -1,0 +1,273 @@
+"""Reads what the tables store about one broker. Nothing here starts Spark."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filtering.broker_config import BrokerConfig
+from filtering.delivery.pull_window import FOREVER, OffsetRange
+from filtering.sql92 import Expressions
+from filtering.subscriptions.events import BROADCASTING, Operation, SubscriptionEvent, with_offsets
+from filtering.subscriptions.history import in_force_at, subscription_history
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.table import Table
+from schemas.delta.table_rows import Key, Where, files_that_may_hold, one_of, row_groups, sums_of_parts, tuples, within
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError, did_you_mean
+from schemas.ledger_check import open_runs
+from schemas.pull_windows import PULL_WINDOWS
+from schemas.rocketmq_store.not_replayed import NotReplayed
+from schemas.run_ledger import (
+    FIRST_SNAPSHOT,
+    NOT_REPLAYED,
+    REPLAY,
+    LedgerEntry,
+    by_broker,
+    earlier_configs,
+    nights_of,
+    unreplaced_runs,
+)
+from schemas.subscriptions import read_events
+
+NO_SUBSCRIPTIONS = "no night had --subscriptions"
+GroupQueue = tuple[str, str, int]
+"""Consumer group, topic and queue id."""
+
+
+@dataclass(frozen=True)
+class BrokerFacts:
+    """The stored data of one broker. ``entries`` are its entries in the run ledger, in order; at least one."""
+
+    warehouse: Warehouse
+    entries: Sequence[LedgerEntry]
+    expressions: Expressions = field(default_factory=Expressions)
+
+    @property
+    def last(self) -> LedgerEntry:
+        return self.entries[-1]
+
+    @property
+    def name(self) -> str:
+        return self.last.broker_name
+
+    @cached_property
+    def broker(self) -> BrokerConfig:
+        """The configuration of the broker in the last run."""
+        return self.last.broker
+
+    @cached_property
+    def nights(self) -> Sequence[LedgerEntry]:
+        """The nights whose deliveries are in the tables, in order, each with the configuration that they came from."""
+        return nights_of(unreplaced_runs(self.entries))
+
+    @cached_property
+    def counted_nights(self) -> Sequence[LedgerEntry]:
+        """The nights that have rows in delivery_stats, in order."""
+        files = self.warehouse.files(DELIVERY_STATS, self.name)
+        of_several = [file for file in files if file.least.get("run") != file.greatest.get("run")]
+        merged = self.warehouse.rows(DELIVERY_STATS, ["run"], files=of_several)["run"]
+        counted = {file.least.get("run") for file in files} | set(pc.unique(merged).to_pylist())
+        return [entry for entry in self.nights if entry.run in counted]
+
+    @property
+    def history_is_incomplete(self) -> bool:
+        """Whether the history of subscriptions begins with a snapshot, so that earlier ones are unknown."""
+        return bool(self.last.inputs.get(FIRST_SNAPSHOT))
+
+    @property
+    def as_of(self) -> int:
+        """The end of the last night, ms."""
+        return self.last.as_of or 0
+
+    @property
+    def end(self) -> int:
+        """The end of the last night, or the time of the last event if that is later, ms."""
+        return max(self.as_of, self.events[-1].at if self.events else 0)
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the warehouse holds a replay, which has deliveries but no messages."""
+        return self.last.job == REPLAY
+
+    def check_has_messages(self) -> None:
+        """Raises UsageError if the warehouse holds a replay."""
+        if self.is_replay:
+            raise UsageError(
+                f"{self.warehouse.location} holds a replay, which has no messages: ask the warehouse it was made from"
+            )
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether pull_windows has the windows of all nights: an older mqsieve did not store them."""
+        return PULL_WINDOWS.name in self.last.tables
+
+    def check_has_windows(self) -> None:
+        """Raises UsageError if an older mqsieve ran the nights, and did not store their windows."""
+        if not self.has_windows:
+            raise UsageError(
+                f"{self.warehouse.location} was written by an older mqsieve, which stored no pull_windows: the next "
+                "nightly adds them"
+            )
+
+    def rows(self, table: Table, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:
+        """The broker's rows of a table."""
+        return self.warehouse.rows(table, columns, where, self.warehouse.files(table, self.name))
+
+    def sums(
+        self, table: Table, by: Sequence[str], columns: Sequence[str], runs: Sequence[str] | None = None
+    ) -> dict[Key, dict[str, int]]:
+        """By the values of ``by``, the sums of some integer columns. ``runs``: only of rows that these runs added."""
+        storage, where = self.warehouse.log(table).storage, [] if runs is None else [one_of("run", runs)]
+        files = files_that_may_hold(self.warehouse.files(table, self.name), where)
+        parts = (part for file in files for part in row_groups(table, storage, file.path, [*by, *columns], where))
+        return sums_of_parts(parts, by, columns)
+
+    @cached_property
+    def events(self) -> tuple[SubscriptionEvent, ...]:
+        """All subscription events, in order."""
+        return read_events(self.warehouse, self.name)
+
+    @cached_property
+    def resets(self) -> Mapping[GroupQueue, Sequence[tuple[int, int]]]:
+        """The times (ms) and new offsets of offset resets, in order."""
+        by_queue: defaultdict[GroupQueue, list[tuple[int, int]]] = defaultdict(list)
+        for event in with_offsets(self.events, self.last.resets_by_time):
+            if event.operation is Operation.RESET_OFFSET:
+                queue = event.group, event.topic or "", event.queue_id or 0
+                by_queue[queue].append((event.at, event.queue_offset or 0))
+        return dict(by_queue)
+
+    @cached_property
+    def history(self) -> list[SubscriptionRow]:
+        """The history of subscriptions."""
+        return self.history_after(self.events)
+
+    def history_after(self, events: Iterable[SubscriptionEvent]) -> list[SubscriptionRow]:
+        """The history of the subscriptions that some events register."""
+        return subscription_history(events, self.broker, self.expressions, earlier_configs(self.nights))
+
+    def history_of_groups(self, groups: Collection[str]) -> list[SubscriptionRow]:
+        """The history of the subscriptions of some groups. It does not depend on that of others."""
+        return self.history_after(event for event in self.events if event.group in groups)
+
+    @cached_property
+    def in_force(self) -> list[SubscriptionRow]:
+        """The subscriptions in force at :attr:`end`."""
+        return in_force_at(self.history, self.end)
+
+    def in_force_of(self, groups: Collection[str]) -> list[SubscriptionRow]:
+        """The subscriptions of some groups in force at :attr:`end`."""
+        return in_force_at(self.history_of_groups(groups), self.end)
+
+    def subscriptions_of(self, consumer_group: str) -> list[SubscriptionRow]:
+        """The history of one group. Raises UsageError if the group never subscribed."""
+        rows = self.history_of_groups([consumer_group])
+        if not rows:
+            if any(group == consumer_group for group, _ in self.not_replayed.broadcasting):
+                raise UsageError(f"{consumer_group} is not replayed: it is {BROADCASTING}")
+            hint = did_you_mean(consumer_group, self.groups) if self.groups else f": {NO_SUBSCRIPTIONS}"
+            raise UsageError(f"{consumer_group} has no subscription in {self.warehouse.location}{hint}")
+        return rows
+
+    def without_messages(self, rows: Iterable[SubscriptionRow]) -> list[SubscriptionRow]:
+        """The rows whose topic has no message, but would have if its name were right. Empty if no topic has any."""
+        return [
+            row
+            for row in (rows if self.topics else ())
+            if row.topic not in self.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX) and not is_lmq(row.topic)
+        ]
+
+    def check_topic(self, topic: str) -> None:
+        """Raises UsageError if the topic has no message, and no group ever subscribed to it."""
+        if topic not in self.topics:
+            known = sorted({*self.topics, *(row.topic for row in self.history)})
+            check_known_topic(topic, known, self.warehouse)
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """The groups that ever subscribed."""
+        return sorted({event.group for event in self.events if event.subscriptions})
+
+    @property
+    def misread_settings(self) -> Sequence[str]:
+        """The texts on settings that the broker reads in another way than they seem, if the last night's count."""
+        return self.last.misread_settings if self.broker == self.last.broker else ()
+
+    @cached_property
+    def not_replayed(self) -> NotReplayed:
+        """What the last snapshot shows of consumption that is not replayed."""
+        text = self.last.inputs.get(NOT_REPLAYED)
+        return NotReplayed() if text is None else NotReplayed.of_text(text)
+
+    @cached_property
+    def offsets(self) -> pa.Table:
+        """The rows of current_offsets."""
+        return self.rows(CURRENT_OFFSETS)
+
+    @cached_property
+    def begins(self) -> Mapping[tuple[str, int], int]:
+        """By topic and queue id, the physical offset with which a queue began again, if it did."""
+        rows = self.rows(CURRENT_OFFSETS, ["topic", "queue_id", "begins_at"], [within("begins_at")])
+        return {(topic, queue_id): begin for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at")}
+
+    def places(self, topic: str, queue_ids: Iterable[int]) -> dict[int, OffsetRange]:
+        """By queue id, the physical offsets of the present entries of some queues, if they began again."""
+        begins = {queue_id: self.begins.get((topic, queue_id)) for queue_id in queue_ids}
+        return {queue_id: (begin, FOREVER) for queue_id, begin in begins.items() if begin is not None}
+
+    @cached_property
+    def topics(self) -> list[str]:
+        """The topics that have messages."""
+        return sorted(pc.unique(self.rows(CURRENT_OFFSETS, ["topic"])["topic"]).to_pylist())
+
+
+def check_known_topic(topic: str, known: Sequence[str], warehouse: Warehouse) -> None:
+    """Raises UsageError if the topic is not one of those known."""
+    if topic not in known:
+        raise UsageError(f"there is no topic {topic} in {warehouse.location}{did_you_mean(topic, known)}")
+
+
+# Opens the stored data of the brokers of a warehouse.
+
+
+def open_facts(
+    warehouse: Warehouse, broker_name: str | None = None, expressions: Expressions | None = None
+) -> BrokerFacts:
+    """The stored data of a broker. Without a name, the warehouse must hold only one broker.
+
+    ``expressions`` are already compiled filters. Raises UsageError if there is no such broker, or if there are several.
+    """
+    runs = by_broker(open_runs(warehouse))
+    if broker_name is None:
+        check_only_broker(list(runs))
+    chosen = broker_name if broker_name is not None else next(iter(runs))
+    check_broker(chosen, list(runs))
+    return BrokerFacts(warehouse, runs[chosen], expressions or Expressions())
+
+
+def open_brokers(warehouse: Warehouse) -> list[BrokerFacts]:
+    """The stored data of each broker of a warehouse, in the order of their names."""
+    expressions = Expressions()
+    return [BrokerFacts(warehouse, runs, expressions) for _, runs in sorted(by_broker(open_runs(warehouse)).items())]
+
+
+def check_only_broker(names: Sequence[str]) -> None:
+    """Raises UsageError if there are several brokers."""
+    if len(names) > 1:
+        known = ", ".join(names)
+        raise UsageError(f"the warehouse holds the brokers {known}: say which (--broker NAME, in Python broker=NAME)")
+
+
+def check_broker(name: str, known: Sequence[str]) -> None:
+    """Raises UsageError if a warehouse with these brokers has none of this name."""
+    if name not in known:
+        raise UsageError(f"the warehouse has no broker {name}; it holds {', '.join(known)}")

@@ -1,0 +1,265 @@
+"""Clients of one group that subscribe differently: which subscription wins, and which messages are lost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from answers.facts import BrokerFacts
+from filtering.consumption.clients import client_checks, dropping_clients, passes_in_force
+from filtering.counted import counted
+from filtering.delivery.lost_messages import LOST, LostMessages, losses
+from filtering.delivery.message_filter import TAGS_PROPERTY
+from filtering.delivery.pull_window import FOREVER
+from filtering.explanation.decision import Outcome
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.inconsistency import (
+    GroupClients,
+    SeemingDisagreement,
+    group_clients,
+    seeming_disagreements,
+)
+from schemas.arrow_batches import table_of
+from schemas.commitlog import COMMITLOG
+from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
+from schemas.delivery_stats import DELIVERY_STATS, client_drops
+from schemas.delta.table_rows import files_that_may_hold, one_of, row_groups, sorted_by, within
+from schemas.messages.stored_messages import scan_entries
+from schemas.run_ledger import LedgerEntry
+from schemas.spark_tasks import Session
+
+STOPPED, DROPPED, WAITING = "STOPPED_BY_BROKER", "DROPPED_BY_CLIENT", "WAITING"
+"""Why clients do not get a message: another subscription stops it, the client of the queue drops it, or it waits."""
+_OF_LOSS = pa.schema(
+    [
+        ("consumer_group", pa.string()),
+        ("clients", pa.list_(pa.string())),
+        ("valid_from", pa.int64()),
+        ("valid_to", pa.int64()),
+        ("lost", pa.bool_()),
+        ("how", pa.string()),
+    ]
+)
+"""The columns of ``lost_rows`` that are told of a loss. Times are in ms."""
+
+
+@dataclass(frozen=True)
+class ClientsLoss:
+    """What ``clients`` of a group do not get in a state, and ``how`` that is. Messages that only wait are not lost.
+
+    Of DROPPED messages, one of the clients reads the queue.
+    """
+
+    state: GroupClients
+    clients: tuple[str, ...]
+    how: str
+
+    @property
+    def is_lost(self) -> bool:
+        return self.how != WAITING
+
+
+@dataclass(frozen=True)
+class Disagreements:
+    """``states`` in which clients disagree, the possible ``losses``, and the lost ``messages`` (rows of LOST).
+
+    ``seeming``: disagreements of clients without ids. ``nights``: of the broker, with ``uncertain_by_run``: by group,
+    topic and run, the messages of which it is not known whether a client lost them. ``has_queue_ids``: whether
+    messages have real ones; if not, those of all disagreements are uncertain.
+    """
+
+    states: Sequence[GroupClients]
+    losses: Sequence[ClientsLoss]
+    messages: pa.Table
+    seeming: Sequence[SeemingDisagreement]
+    nights: Sequence[LedgerEntry]
+    uncertain_by_run: Mapping[tuple[object, ...], Mapping[str, int]]
+    has_queue_ids: bool
+
+    def losses_in(self, state: GroupClients) -> Sequence[tuple[ClientsLoss, int]]:
+        """The losses in a state, each with its number of messages."""
+        return self._by_state.get(state, ())
+
+    def uncertain_in(self, states: Sequence[GroupClients | SeemingDisagreement]) -> int:
+        """The uncertain messages of the nights in which a group and topic had one of ``states``."""
+        if self.has_queue_ids and isinstance(states[0], GroupClients):
+            return 0
+        key = states[0].key
+        return sum(
+            self.uncertain_by_run.get((*key, night.run), {}).get("uncertain", 0)
+            for before, night in zip([None, *self.nights], self.nights, strict=False)
+            if any(
+                (night.as_of or 0) >= each.valid_from
+                and (each.valid_to is None or before is None or (before.as_of or 0) < each.valid_to)
+                for each in states
+            )
+        )
+
+    @cached_property
+    def _by_state(self) -> Mapping[GroupClients, Sequence[tuple[ClientsLoss, int]]]:
+        counts = np.bincount(self.messages["loss"].to_numpy(), minlength=len(self.losses)).tolist()
+        by_state = defaultdict(list)
+        for loss, messages in zip(self.losses, counts, strict=True):
+            by_state[loss.state].append((loss, messages))
+        return by_state
+
+
+@dataclass(frozen=True)
+class InconsistentGroup:
+    """A group whose clients disagree on a topic, or seem to.
+
+    ``description`` is that of the last such state. ``lost`` counts the messages that clients lost in all states. If
+    the clients have no ids and only seem to disagree, or the messages have no queue ids, ``uncertain`` counts those of
+    which it is not known.
+    """
+
+    consumer_group: str
+    topic: str
+    description: str
+    lost: int
+    seems: bool = False
+    uncertain: int = 0
+
+    @property
+    def text(self) -> str:
+        """The last state, and the number of lost or uncertain messages."""
+        if self.seems:
+            deliveries = counted(self.uncertain, "delivery is", "deliveries are")
+            return f"{self.description}; {deliveries} uncertain"
+        lost = f"{self.description}; {counted(self.lost, 'message')} lost to clients"
+        if not self.uncertain:
+            return lost
+        deliveries = counted(self.uncertain, "delivery is", "deliveries are")
+        return f"{lost}; {deliveries} uncertain, as the messages have no queue ids"
+
+
+def knows_clients(facts: BrokerFacts) -> bool:
+    """Whether any event has a client id. Without one, the clients of a group cannot be distinguished."""
+    return any(event.client_id is not None for event in facts.events)
+
+
+def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
+    """All disagreements of clients of one group, by group, topic and time."""
+    states = [state for state in group_clients(facts.events) if not state.is_consistent]
+    stopped = losses(states, facts.history, facts.broker) if states else []
+    tables = [LOST.empty_table()]
+    if stopped:
+        lost = LostMessages(stopped, facts.broker.bloom_filter.m)
+        tables += scan_entries(facts.warehouse, facts.name, lost.properties, lost, session)
+    found = [ClientsLoss(loss.state, loss.clients, WAITING if loss.in_force is None else STOPPED) for loss in stopped]
+    numbers = {loss: number for number, loss in enumerate(found)}
+    counted_stages = ["passed_stage2", "delivered", "dropped_by_hook"]
+    stages = facts.sums(DELIVERY_STATS, ["consumer_group", "topic"], counted_stages) if states else {}
+    with_drops = {key for key, counts in stages.items() if client_drops(counts)}
+    for key, of_key in groupby(states, lambda state: state.key):
+        for loss, rows in _dropped(facts, key, list(of_key)) if key in with_drops else ():
+            number = pa.scalar(numbers.setdefault(loss, len(numbers)), pa.int32())
+            tables.append(rows.add_column(0, LOST.field("loss"), pa.repeat(number, len(rows))).cast(LOST))
+    seeming = seeming_disagreements(facts.history, facts.events)
+    has_queue_ids = facts.last.has_queue_ids
+    is_any_uncertain = seeming or (states and not has_queue_ids)
+    by_run = ["consumer_group", "topic", "run"]
+    uncertain = facts.sums(DELIVERY_STATS, by_run, ["uncertain"]) if is_any_uncertain else {}
+    return Disagreements(
+        states, list(numbers), pa.concat_tables(tables), seeming, facts.nights, uncertain, has_queue_ids
+    )
+
+
+def _dropped(
+    facts: BrokerFacts, key: GroupTopic, states: Sequence[GroupClients]
+) -> Iterator[tuple[ClientsLoss, pa.Table]]:
+    """What clients of a group dropped although the subscription in force let it pass: by loss, rows of LOST.
+
+    A message that the group got at another time is not lost.
+    """
+    drops = pa.Table.from_batches(_pairs(facts, key, Outcome.DROPPED_BY_CLIENT), PAIRS)
+    dropped = drops["commitlog_offset"].combine_chunks()
+    received = [batch["commitlog_offset"] for batch in _pairs(facts, key, Outcome.DELIVERED)]
+    again = [offsets.filter(pc.is_in(offsets, dropped)) for offsets in received]
+    lost = drops.filter(pc.invert(pc.is_in(dropped, pa.concat_arrays([dropped[:0], *again]))))
+    rows, dropped_at = _messages(facts, key[1], sorted_by(lost, "commitlog_offset", "available_at"))
+    tags = rows["tags"].combine_chunks().dictionary_encode()
+    codes = tags.indices.fill_null(len(tags.dictionary)).to_numpy()
+    for state in states:
+        end = FOREVER if state.valid_to is None else state.valid_to
+        in_state = (state.valid_from <= dropped_at) & (dropped_at < end)
+        for code, tag in enumerate([*tags.dictionary.to_pylist(), None]) if state.expression_type is not None else ():
+            properties = {} if tag is None else {TAGS_PROPERTY: tag}
+            of_tag = in_state & (codes == code)
+            if of_tag.any() and passes_in_force(state, properties):
+                clients = tuple(dropping_clients(client_checks(state), properties))
+                yield ClientsLoss(state, clients, DROPPED), rows.select(LOST.names[1:]).filter(pa.array(of_tag))
+
+
+def _pairs(facts: BrokerFacts, key: GroupTopic, outcome: Outcome) -> Iterator[pa.RecordBatch]:
+    """The deliveries of a group on a topic with an outcome, as PAIRS."""
+    storage, where = facts.warehouse.log(DELIVERY_BLOCKS).storage, [one_of("topic", [key[1]])]
+    names = DELIVERY_BLOCKS.file_schema.names
+    for file in files_that_may_hold(facts.warehouse.files(DELIVERY_BLOCKS, facts.name), where):
+        for blocks in row_groups(DELIVERY_BLOCKS, storage, file.path, names, where):
+            yield from pairs_of(blocks, [key[0]], [outcome])
+
+
+def _messages(facts: BrokerFacts, topic: str, pairs: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
+    """The messages of pairs, which are in the order of the log and of time, and when each was available last (ms)."""
+    offsets, times = pairs["commitlog_offset"].to_numpy(), pairs["available_at"].to_numpy()
+    is_last = np.append(offsets[1:] != offsets[:-1], [True] * min(len(offsets), 1))
+    offsets, times = offsets[is_last], times[is_last]
+    bounds = (int(offsets[0]), int(offsets[-1]) + 1) if len(offsets) else (0, 0)
+    where = [one_of("topic", [topic]), within("commitlog_offset", *bounds)]
+    rows = facts.rows(COMMITLOG, [*LOST.names[1:], "tags"], where)
+    at = np.searchsorted(offsets, rows["commitlog_offset"].to_numpy())
+    found = np.isin(rows["commitlog_offset"].to_numpy(), offsets)
+    return rows.filter(pa.array(found)), times[at[found]]
+
+
+def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[InconsistentGroup]:
+    """The groups and topics with disagreements, or with seeming ones."""
+    found = disagreements(facts, session)
+    groups = []
+    for (group, topic), states in groupby(found.states, lambda state: state.key):
+        of_topic = list(states)
+        lost = sum(messages for state in of_topic for loss, messages in found.losses_in(state) if loss.is_lost)
+        uncertain = found.uncertain_in(of_topic)
+        groups.append(InconsistentGroup(group, topic, describe(of_topic[-1]), lost, uncertain=uncertain))
+    for (group, topic), of_seeming in groupby(found.seeming, lambda each: each.key):
+        seeming = list(of_seeming)
+        groups.append(InconsistentGroup(group, topic, seeming[-1].text, 0, True, found.uncertain_in(seeming)))
+    return groups
+
+
+def describe(state: GroupClients) -> str:
+    """Which subscription wins, which clients are overruled, and which do not subscribe to the topic at all."""
+    own = "; ".join(f"{client.client_id} ({_expression(client.expression)})" for client in state.overruled)
+    if state.expression is None:
+        parts = ["no subscription is in force, pulls are refused", f"without effect: {own}"]
+    else:
+        wins = f"{_expression(state.expression)} of {', '.join(state.agreeing) or 'a client that left'} is in force"
+        parts = [wins, f"overruled: {own}"] if own else [wins]
+    if state.absent:
+        parts.append(f"not subscribed: {', '.join(state.absent)}, so their share of the queues is not read")
+    return "; ".join(parts)
+
+
+def _expression(expression: str | None) -> str:
+    return " ".join((expression or "*").split())
+
+
+def lost_rows(found: Disagreements) -> pa.Table:
+    """A row for each loss and message, by loss and queue offset."""
+    rows = sorted_by(found.messages, "loss", "topic", "queue_id", "queue_offset")
+    losses = (
+        (loss.state.consumer_group, loss.clients, loss.state.valid_from, loss.state.valid_to, loss.is_lost, loss.how)
+        for loss in found.losses
+    )
+    of_rows = table_of(_OF_LOSS, losses).take(rows["loss"])
+    rows = rows.drop_columns(["loss"])
+    return pa.table([*rows.columns, *of_rows.columns], schema=pa.unify_schemas([rows.schema, _OF_LOSS]))

@@ -1,0 +1,752 @@
+"""Everything that a report of a night shows, from the tables."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from typing import TypeAlias
+
+import pyarrow.compute as pc
+
+from answers.advise import FilterKinds
+from answers.facts import BrokerFacts
+from answers.first_starts import started_last_night
+from answers.lag import away_beyond_end, lag
+from answers.lint import findings, findings_without_messages
+from filtering.counted import counted, listed
+from filtering.delivery.entries import MULTI_DISPATCH, has_entry
+from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
+from filtering.pulls import ResponseCode, refused
+from filtering.sql92 import on_one_line
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.namespace import LMQ_PREFIX, REVIVE_TOPIC_PREFIX, is_lmq
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas.commitlog import COMMITLOG
+from schemas.delivery_stats import COUNTS, DELIVERY_STATS, MEANINGS, client_drops
+from schemas.delta.table_rows import files_that_may_hold, one_of, tuples
+from schemas.errors import UsageError, time_text
+from schemas.messages.stored_messages import has_property
+from schemas.quarantine import QUARANTINE
+from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.rocketmq_store.segments import is_mapped_file
+from schemas.run_ledger import LedgerEntry, by_broker, read_ledger, runs_of, unreplaced_runs
+from schemas.spark_tasks import Session
+
+# The counts of nights for each group on each topic, and those of one night beside another.
+
+
+Counts: TypeAlias = Mapping[str, int]
+"""By name, the counts of delivery_stats, and ``client_drops``."""
+NOTHING: Counts = dict.fromkeys((*COUNTS, "client_drops"), 0)
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """The counts of one group on one topic in a night.
+
+    ``expression`` is in force at the end of the last night; empty if the group left without one. ``before``: the
+    counts of an earlier night, None if that night has no row of the group.
+    """
+
+    consumer_group: str
+    topic: str
+    expression: str
+    counts: Counts
+    before: Counts | None
+
+    @property
+    def key(self) -> GroupTopic:
+        return self.consumer_group, self.topic
+
+    @property
+    def delivered_before(self) -> int | None:
+        """The deliveries of the earlier night."""
+        return None if self.before is None else self.before["delivered"]
+
+
+def counts_by_run(facts: BrokerFacts, runs: Sequence[str]) -> dict[str, dict[GroupTopic, Counts]]:
+    """By run, the counts of each group on each topic, summed over its queues."""
+    by_run: dict[str, dict[GroupTopic, Counts]] = {run: {} for run in runs}
+    summed = facts.sums(DELIVERY_STATS, ["run", "consumer_group", "topic"], COUNTS, runs)
+    for (run, group, topic), counts in summed.items():
+        by_run[run][group, topic] = {**counts, "client_drops": client_drops(counts)}
+    return by_run
+
+
+def group_counts(
+    facts: BrokerFacts, now: Mapping[GroupTopic, Counts], before: Mapping[GroupTopic, Counts]
+) -> list[GroupCounts]:
+    """The counts of two nights, ``before`` and ``now``, side by side: by topic and name, all groups of either."""
+    expressions = {row.key: row.expression or "*" for row in facts.in_force}
+    return [
+        GroupCounts(*key, expressions.get(key, ""), now.get(key, NOTHING), before.get(key))
+        for key in sorted(now.keys() | before.keys(), key=itemgetter(1, 0))
+    ]
+
+
+def total(counts: Iterable[Counts]) -> Counts:
+    """The sums of some counts."""
+    sums = Counter(NOTHING)
+    for each in counts:
+        sums.update(each)
+    return sums
+
+
+# What needs attention after a broker's last night: the list of conditions, and those that hold now.
+
+
+SHOWN = 20
+NAMED = 3
+CONDITIONS: Mapping[str, tuple[str, str]] = {
+    "no-message": (ERROR, "nothing in the log, or in the message log, could be decoded"),
+    "no-subscription": (ERROR, "no subscription is in force: nothing can be delivered"),
+    "does-not-compile": (ERROR, "the broker refuses the expression of a subscription"),
+    "refused-pulls": (
+        ERROR,
+        "the broker refuses every pull of a group, such as of SQL92 if enablePropertyFilter is off",
+    ),
+    "topic-without-messages": (ERROR, "a group subscribes to a topic of which no message is in the log"),
+    "failing-expression": (ERROR, "an expression failed on more than a tenth of the messages of the last night"),
+    "wrong-subscription": (ERROR, "`lint` finds another error, such as a filter that can match no message"),
+    "lost-clients": (ERROR, "clients of a group subscribe differently, and messages were lost"),
+    "lost-messages": (ERROR, "the broker deleted messages before a group pulled them"),
+    "quarantined": (ERROR, "input of the last night could not be decoded"),
+    "damaged-body": (ERROR, "the body of a message that the last night read does not match its checksum"),
+    "missed-log": (ERROR, "the broker deleted a part of its log that no night had read"),
+    "cut-log": (ERROR, "the log differs from what earlier nights read, from some offset on"),
+    "other-broker": (ERROR, "topics.json is of another broker than broker.conf"),
+    "unknown-subscription": (ERROR, "a group has committed offsets, and no subscription that is known"),
+    "misread-setting": (ERROR, "broker.conf has a value that the broker reads in another way than it seems"),
+    "no-filter-hooks": (ERROR, "the night before had --filter-hooks, and this one has none"),
+    "remark": (ERROR, "a remark of a night of an older mqsieve"),
+    "differing-clients": (WARN, "clients of a group subscribe differently, or seem to, and no loss is certain"),
+    "assumed-queues": (WARN, "the queues of a topic are not known, so which client reads which is assumed"),
+    "behind": (WARN, "an online group does not keep up"),
+    "offset-beyond-end": (WARN, "a group that is away has a committed offset beyond the end of the queue"),
+    "other-version": (WARN, "the store looks like that of another RocketMQ version than the one that was given"),
+    "empty-body": (WARN, "clients up to 5.2.0 may have lost pulls with messages that have no body"),
+    "earlier-log": (WARN, "the log begins earlier than in the first night, and no night reads what is before it"),
+    "quarantined-before": (INFO, "input of earlier nights could not be decoded"),
+    "repaired": (INFO, "damage of the log is repaired"),
+    "new-version": (INFO, "the broker has another RocketMQ version than in the night before"),
+    "new-epoch": (INFO, "--new-epoch replaced all earlier rows of the broker"),
+    "not-replayed": (INFO, "consumption that mqsieve does not replay, such as POP"),
+}
+"""By its code, the severity and the meaning of each condition. ``nightly --strict`` exits 3 if one is an error."""
+OWN_CONDITIONS = frozenset({"does-not-compile", "topic-without-messages", "refused-pulls"})
+"""Findings that are the conditions of the same name."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A condition of CONDITIONS that holds now. ``text`` says of what, in one line."""
+
+    code: str
+    text: str
+
+    @property
+    def severity(self) -> str:
+        return CONDITIONS[self.code][0]
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """Pieces of one file that could not be decoded for one reason; ``new`` of them were read in the last night.
+
+    ``first``: the offset in a commitlog, or the line of a text file, of the first piece.
+    """
+
+    source_file: str
+    reason: str
+    pieces: int
+    new: int
+    first: int
+
+
+def attention(
+    facts: BrokerFacts, counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding], not_replayed: Iterable[str]
+) -> list[Problem]:
+    """What needs attention, the worst first. ``counts``: those of the night, by group and topic.
+
+    ``findings``: those of the subscriptions in force. ``not_replayed``: a line for each kind of consumption.
+    """
+    found = [*_problems(facts, counts, findings), *(Problem("not-replayed", line) for line in not_replayed)]
+    return sorted(found, key=lambda problem: SEVERITIES.index(problem.severity))
+
+
+def errors(problems: Iterable[Problem]) -> list[Problem]:
+    return [problem for problem in problems if problem.severity == ERROR]
+
+
+def _problems(
+    facts: BrokerFacts, counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding]
+) -> Iterator[Problem]:
+    yield from map(_of_remark, facts.last.remarks)
+    for text in facts.last.misread_settings:
+        if f"misread-setting: {text}" not in facts.last.remarks:
+            yield Problem("misread-setting", text)
+    in_force = facts.in_force
+    in_quarantine = list(_in_quarantine(facts))
+    if not facts.topics:
+        first = f", the first in quarantine: {in_quarantine[0].text}" if in_quarantine else ""
+        yield Problem("no-message", f"no message: nothing could be decoded{first}")
+    if not in_force:
+        yield Problem("no-subscription", "no subscription: nothing can be delivered")
+    for row in in_force:
+        if row.compile_error is not None:
+            whose = f"{row.consumer_group} on {row.topic}"
+            yield Problem("does-not-compile", f"{whose} does not compile: {on_one_line(row.compile_error)}")
+    by_code: defaultdict[ResponseCode, list[str]] = defaultdict(list)
+    for row, code in refused(in_force, facts.broker):
+        by_code[code].append(f"{row.consumer_group} on {row.topic}")
+    for code, subscriptions in by_code.items():
+        text = f"the broker refuses every pull of {listed(subscriptions, NAMED)} with {code.text}"
+        yield Problem("refused-pulls", text)
+    yield from _without_messages(facts, in_force)
+    yield from _of_findings(counts, findings)
+    for group, topic in sorted(counts, key=itemgetter(1, 0)):
+        if lost := counts[group, topic]["lost"]:
+            text = f"{group} on {topic} lost {counted(lost, 'entry', 'entries')}, {MEANINGS['lost']}"
+            yield Problem("lost-messages", text)
+    for ahead in away_beyond_end(facts):
+        yield Problem("offset-beyond-end", f"{ahead.consumer_group} on {ahead.topic}: {ahead.text}")
+    yield from (Problem(problem.code, f"quarantined: {problem.text}") for problem in in_quarantine)
+
+
+def _of_remark(remark: str) -> Problem:
+    """A remark of the ledger: its condition, and a text."""
+    code, _, text = remark.partition(": ")
+    return Problem(code, text) if code in CONDITIONS else Problem("remark", remark)
+
+
+def _of_findings(counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding]) -> Iterator[Problem]:
+    """Expressions that fail in the night, other errors of subscriptions, and clients that disagree."""
+    failing = {
+        key: each["evaluation_errors"] / each["scanned"]
+        for key, each in counts.items()
+        if each["evaluation_errors"] > each["scanned"] * FAILING_SHARE
+    }
+    if failing:
+        worst = sorted(failing, key=lambda key: -failing[key])[:NAMED]
+        named = ", ".join(f"{group} on {topic} ({failing[group, topic]:.0%})" for group, topic in worst)
+        yield Problem(
+            "failing-expression",
+            f"errors: subscriptions whose expression fails on more than {FAILING_SHARE:.0%} of the messages: "
+            f"{len(failing)}, such as {named}",
+        )
+    wrong: dict[GroupTopic, str] = {}
+    for finding in findings:
+        if finding.code in ("inconsistent-clients", "seemingly-inconsistent"):
+            code = "lost-clients" if finding.severity == ERROR else "differing-clients"
+            how = "inconsistent" if finding.code == "inconsistent-clients" else "seemingly inconsistent"
+            yield Problem(code, f"{how}: {finding.consumer_group} on {finding.topic}: {finding.text}")
+        elif (
+            finding.severity == ERROR
+            and finding.code not in OWN_CONDITIONS
+            and not (finding.code == "fails" and finding.key in failing)
+        ):
+            wrong.setdefault(finding.key, finding.text)
+    for (group, topic), text in [*wrong.items()][:SHOWN]:
+        yield Problem("wrong-subscription", f"{group} on {topic}: {text}")
+    if len(wrong) > SHOWN:
+        rest = counted(len(wrong) - SHOWN, "more subscription has an error", "more subscriptions have errors")
+        yield Problem("wrong-subscription", f"{rest}; lint lists all")
+
+
+def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[Problem]:
+    """Topics that groups subscribe to but that have no message, mostly misspelt."""
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for row in facts.without_messages(in_force):
+        groups[row.topic].append(row.consumer_group)
+    for topic, names in groups.items():
+        text = f"{topic} has no message; groups that subscribe to it: {len(names)}, such as {names[0]}"
+        yield Problem("topic-without-messages", text)
+
+
+def _in_quarantine(facts: BrokerFacts) -> Iterator[Problem]:
+    """What was quarantined in the last night, and then what was before, each at most SHOWN lines."""
+    every = quarantined(facts, facts.last.run)
+    for code, found in (
+        ("quarantined", [each for each in every if each.new]),
+        ("quarantined-before", [each for each in every if not each.new]),
+    ):
+        for each in found[:SHOWN]:
+            place = f"{'offset' if is_mapped_file(each.source_file) else 'line'} {each.first:,}"
+            place = place if each.pieces == 1 else f"{each.pieces:,} times from {place} on"
+            yield Problem(code, f"{each.source_file}, {place}: {each.reason}")
+        if len(found) > SHOWN:
+            yield Problem(code, f"{counted(len(found) - SHOWN, 'more reason')}; export quarantine lists all")
+
+
+def quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
+    """All of it, by file and reason. ``run``: that of the last night."""
+    columns = ("source_file", "reason", "offset", "run")
+    pieces: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    for file, reason, offset, met_in in tuples(facts.rows(QUARANTINE, columns), *columns):
+        pieces[file, reason].append((offset, met_in))
+    before = max((night.run for night in facts.nights if night.run < run), default="")
+    return [
+        Quarantined(file, reason, len(found), sum(before < met_in <= run for _, met_in in found), min(found)[0])
+        for (file, reason), found in sorted(pieces.items())
+    ]
+
+
+# The counts of one night for each group on each topic, beside those of another night, and how far each is behind.
+
+
+@dataclass(frozen=True)
+class GroupLag:
+    """``behind``: entries after the group's offsets, as the broker's tools count them.
+
+    ``would_get``: the messages that the group has yet to pull and would receive; ``oldest_ms``: the age of the
+    oldest of them at the end of the night, None if there is none.
+    """
+
+    behind: int = 0
+    would_get: int = 0
+    oldest_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class GroupReport(GroupCounts):
+    """One group on one topic. ``before``: the counts of the compared night.
+
+    ``delivered_in_all``: the deliveries in all nights of the report. ``last_pulled``: queue id and queue offset of an
+    entry that the group pulled last, None if it never pulled.
+    """
+
+    delivered_in_all: int
+    lag: GroupLag
+    last_pulled: tuple[int, int] | None
+
+    @property
+    def change(self) -> int:
+        """How many more messages were delivered than in the compared night."""
+        return self.counts["delivered"] - (self.delivered_before or 0)
+
+
+@dataclass(frozen=True)
+class TopicReport:
+    """All groups of one topic together. ``stored``: the entries added to its queues in the night."""
+
+    topic: str
+    groups: int
+    stored: int
+    counts: Counts
+    before: Counts | None
+
+
+def group_reports(
+    facts: BrokerFacts, nights: Sequence[Mapping[GroupTopic, Counts]], before: Mapping[GroupTopic, Counts]
+) -> list[GroupReport]:
+    """The reports of all groups, the greatest change first, then the most pending.
+
+    ``nights``: the counts of the nights that are shown, of which the last is reported. ``before``: those of the
+    compared night.
+    """
+    in_all: Counter[GroupTopic] = Counter()
+    for night in nights:
+        in_all.update({key: each["delivered"] for key, each in night.items()})
+    lags, pulled = _group_lags(facts), _last_pulled(facts)
+    reports = [
+        GroupReport(
+            **vars(group),
+            delivered_in_all=in_all[group.key],
+            lag=lags.get(group.key, GroupLag()),
+            last_pulled=pulled.get(group.key),
+        )
+        for group in group_counts(facts, nights[-1], before)
+    ]
+    return sorted(reports, key=lambda row: (-abs(row.change), -row.counts["pending"]))
+
+
+def topic_reports(
+    facts: BrokerFacts, run: str, now: Mapping[GroupTopic, Counts], before: Mapping[GroupTopic, Counts]
+) -> list[TopicReport]:
+    """The reports of all topics, by name. ``now``: the counts of ``run``; ``before``: those of the compared night."""
+    progress = facts.sums(QUEUE_PROGRESS, ["topic"], ["entries"], [run])
+    stored = {topic: added["entries"] for (topic,), added in progress.items()}
+    of_now, of_before = _by_topic(now), _by_topic(before)
+    return [
+        TopicReport(
+            topic,
+            len(of_now[topic]),
+            stored.get(topic, 0),
+            total(of_now[topic]),
+            total(of_before[topic]) if topic in of_before else None,
+        )
+        for topic in sorted(stored.keys() | of_now.keys() | of_before.keys())
+    ]
+
+
+def _by_topic(counts: Mapping[GroupTopic, Counts]) -> defaultdict[str, list[Counts]]:
+    by_topic: defaultdict[str, list[Counts]] = defaultdict(list)
+    for (_, topic), each in counts.items():
+        by_topic[topic].append(each)
+    return by_topic
+
+
+def _last_pulled(facts: BrokerFacts) -> dict[GroupTopic, tuple[int, int]]:
+    """The queue in which each group is farthest, and the offset of the last entry that it pulled there."""
+    rows = facts.offsets.filter(pc.greater(facts.offsets["told_to"], 0))
+    farthest_first = rows.take(pc.sort_indices(rows, sort_keys=[("told_to", "descending")]))
+    last_pulled: dict[GroupTopic, tuple[int, int]] = {}
+    for group, topic, queue_id, told_to in tuples(farthest_first, "consumer_group", "topic", "queue_id", "told_to"):
+        last_pulled.setdefault((group, topic), (queue_id, told_to - 1))
+    return last_pulled
+
+
+def _group_lags(facts: BrokerFacts) -> dict[GroupTopic, GroupLag]:
+    """By group and topic, the lag after the last night; without the groups that are not behind."""
+    lags: dict[GroupTopic, GroupLag] = {}
+    for row in lag(facts, only_behind=True):
+        total = lags.get(row.key, GroupLag())
+        ages = [age for age in (total.oldest_ms, row.oldest_ms) if age is not None]
+        lags[row.key] = GroupLag(total.behind + row.behind, total.would_get + row.would_get, max(ages, default=None))
+    return lags
+
+
+# Summarises a night: counts beside those of the night before, problems to act on, and what is not replayed.
+
+
+@dataclass(frozen=True)
+class NightSummary:
+    """A broker's last night.
+
+    ``run`` is that of the counts. ``groups`` are in the order of topic and name. ``attention``: the conditions that
+    hold, the worst first. ``notes``: what else looks wrong. ``started``: where new groups began.
+    """
+
+    run: str
+    groups: Sequence[GroupCounts]
+    attention: Sequence[Problem]
+    notes: Sequence[str]
+    started: Sequence[str]
+
+
+def night_summary(facts: BrokerFacts, session: Session | None = None, checks_messages: bool = False) -> NightSummary:
+    """The summary of the broker's last night.
+
+    ``checks_messages``: it has all errors that lint finds, also those that show on messages only, as a report has.
+    ``session`` starts Spark, which searches a large log for them.
+    """
+    runs = [entry.run for entry in facts.counted_nights[-2:]]
+    by_run = counts_by_run(facts, runs)
+    now, before = by_run[runs[-1]] if runs else {}, by_run[runs[0]] if len(runs) > 1 else {}
+    groups = group_counts(facts, now, {key: counts for key, counts in before.items() if key in now})
+    own = {row.key: list(own_findings(row)) for row in facts.in_force}
+    if checks_messages and not facts.is_replay:
+        found = findings(facts, session)
+    else:
+        found = findings_without_messages(facts, chain.from_iterable(own.values()), session)
+    return NightSummary(
+        runs[-1] if runs else facts.last.run,
+        groups,
+        attention(facts, now, found, not_replayed(facts, facts.last.run)),
+        list(_notes(facts, own)),
+        started_last_night(facts),
+    )
+
+
+def messages_without_entry(facts: BrokerFacts, run: str) -> int:
+    """The messages of a run that get no consume queue entry: prepared and rolled-back transaction messages."""
+    flags = facts.rows(COMMITLOG, ["sys_flag"], [one_of("run", [run])])["sys_flag"].fill_null(0).to_numpy()
+    return int((~has_entry(flags)).sum())
+
+
+def _notes(facts: BrokerFacts, own: Mapping[GroupTopic, Sequence[Finding]]) -> Iterator[str]:
+    """``own``: the findings of each subscription in force alone."""
+    wrong = sum(row.compile_error is None and bool(own[row.key]) for row in facts.in_force)
+    if wrong:
+        yield f"lint: subscriptions that look wrong whatever the messages are: {wrong}"
+
+
+def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
+    """One line for each kind of consumption that is not replayed. ``run``: whose messages are looked at."""
+    found = facts.not_replayed
+    revived = [topic for topic in facts.topics if topic.startswith(REVIVE_TOPIC_PREFIX)]
+    if found.pop:
+        consumers = [f"{group} on {topic}" for group, topic in found.pop]
+        yield f"not replayed: consumption by POP, of {listed(consumers, NAMED)}"
+    elif revived:
+        yield f"not replayed: consumption by POP, of groups that are not known ({revived[0]} has messages)"
+    lmq_groups = [f"{row.consumer_group} on {row.topic}" for row in facts.in_force if is_lmq(row.topic)]
+    if lmq_groups or found.has_lmq or _has_multi_dispatch(facts, run):
+        whose = f", of {listed(lmq_groups, NAMED)}" if lmq_groups else ""
+        yield f"not replayed: {LMQ_PREFIX} queues, which get the messages of other topics ({MULTI_DISPATCH}){whose}"
+    yield from (f"not replayed: {text}" for text in found.texts)
+    if not facts.last.has_queue_ids:
+        yield (
+            "uncertain: the message log has no queue ids and offsets. Its messages are numbered in the order of its "
+            "lines, in one queue for each topic: which of a group's clients would have received a message is not known"
+        )
+
+
+def _has_multi_dispatch(facts: BrokerFacts, run: str) -> bool:
+    """Whether a message that the run read has the property."""
+    storage = facts.warehouse.log(COMMITLOG).storage
+    files = files_that_may_hold(facts.warehouse.files(COMMITLOG, facts.name), [one_of("run", [run])])
+    return any(has_property(storage, stored.path, MULTI_DISPATCH) for stored in files)
+
+
+# The nights that a report shows, each with its totals over all groups.
+
+
+NIGHTS = 30
+"""Nights that a report shows without ``--since``."""
+MOST_NIGHTS = 90
+NIGHTS_NAMED = 5
+
+
+@dataclass(frozen=True)
+class StageCounts:
+    """How the scanned entries ended: each of ``scanned`` is in exactly one of the other fields.
+
+    ``stopped_by_either``: by the tags code or the filter bit map, of groups that filtered by both in the night.
+    ``read`` entries passed the first filter, so that the broker read the message; ``sent`` also passed the second.
+    """
+
+    scanned: int
+    stopped_by_tags_code: int
+    stopped_by_bit_map: int
+    stopped_by_either: int
+    stopped_by_expression: int
+    dropped_by_client: int
+    dropped_by_hook: int
+    delivered: int
+
+    @property
+    def stopped_on_entry(self) -> int:
+        return self.stopped_by_tags_code + self.stopped_by_bit_map + self.stopped_by_either
+
+    @property
+    def read(self) -> int:
+        return self.scanned - self.stopped_on_entry
+
+    @property
+    def sent(self) -> int:
+        return self.read - self.stopped_by_expression
+
+
+@dataclass(frozen=True)
+class ReportedNight:
+    """One night of a report. ``ended_at`` is in ms. The log gained ``messages`` and ``log_bytes``; None: unknown.
+
+    ``totals`` are the counts of all groups together.
+    """
+
+    run: str
+    ended_at: int
+    messages: int
+    log_bytes: int | None
+    quarantined: int
+    stages: StageCounts
+    totals: Counts
+
+    @property
+    def false_positives(self) -> int:
+        """Entries of messages that do not match that the filter bit map passed."""
+        return self.totals["bit_map_false_positives"]
+
+    @property
+    def judged_by_bit_map(self) -> int:
+        """Entries of messages that do not match. A perfect filter bit map would stop all of them."""
+        return self.stages.stopped_by_bit_map + self.false_positives
+
+
+def nights_with_deliveries(facts: BrokerFacts) -> Sequence[LedgerEntry]:
+    """The nights that have delivery statistics, in order. Raises UsageError if there are none."""
+    found = facts.counted_nights
+    if not found:
+        why = "run nightly or deliver first"
+        if facts.nights:
+            why = "no group subscribes to a topic with messages; give nightly --subscriptions"
+        raise UsageError(f"{facts.warehouse.location} has no deliveries of {facts.name}: {why}")
+    return found
+
+
+def chosen_nights(nights: Sequence[LedgerEntry], since: int | None) -> list[LedgerEntry]:
+    """The nights that ended at or after an instant (ms), at most MOST_NIGHTS. None: the last NIGHTS.
+
+    Raises UsageError if no night ended so late.
+    """
+    if since is None:
+        return list(nights[-NIGHTS:])
+    found = [entry for entry in nights if (entry.as_of or 0) >= since]
+    if not found:
+        raise UsageError(
+            f"no night ended at {time_text(since)} or later; the last one ended at {time_text(nights[-1].as_of or 0)}"
+        )
+    return found[-MOST_NIGHTS:]
+
+
+def compared_night(nights: Sequence[LedgerEntry], name: str | None) -> LedgerEntry | None:
+    """The night that the last one is compared with. Without a name, the one before it; None if it is the first.
+
+    ``name``: the beginning of a run's name, or of the time at which the night ended. Raises UsageError if it fits no
+    earlier night, or several.
+    """
+    earlier = nights[:-1]
+    if name is None:
+        return earlier[-1] if earlier else None
+    if not earlier:
+        raise UsageError(f"there is no earlier night to compare with: {nights[-1].run} is the only one")
+    text = name.replace("T", " ")
+    found = [entry for entry in earlier if entry.run.startswith(name) or time_text(entry.as_of or 0).startswith(text)]
+    if len(found) == 1:
+        return found[0]
+    named = ", ".join(entry.run for entry in (found or earlier)[-NIGHTS_NAMED:])
+    if found:
+        raise UsageError(f"--compare {name} is the beginning of {len(found)} nights: give one of {named}")
+    raise UsageError(f"--compare {name} is not an earlier night; the last ones are {named}")
+
+
+def night_rows(
+    facts: BrokerFacts, entries: Sequence[LedgerEntry], by_run: Mapping[str, Mapping[GroupTopic, Counts]]
+) -> list[ReportedNight]:
+    """The nights of ``entries``, with the counts of their groups."""
+    counts = facts.rows(QUARANTINE, ["run"])["run"].value_counts().to_pylist()
+    quarantined = _sum_by_night(facts, {count["values"]: count["counts"] for count in counts})
+    messages = _sum_by_night(facts, {entry.run: entry.rows.get(COMMITLOG.name, 0) for entry in facts.entries})
+    log_bytes = _log_bytes(facts)
+    kinds = FilterKinds(facts)
+    nights = []
+    for entry in entries:
+        totals = total(by_run[entry.run].values())
+        stages = _stages(kinds, entry.run, by_run[entry.run], totals)
+        run = entry.run
+        nights.append(
+            ReportedNight(run, entry.as_of or 0, messages[run], log_bytes[run], quarantined[run], stages, totals)
+        )
+    return nights
+
+
+def _sum_by_night(facts: BrokerFacts, by_run: Mapping[str, int]) -> Counter[str]:
+    """By the run of a night, the sum of numbers of its own run and of those that prepared it.
+
+    Numbers of runs after the last night, and of replaced nights, are left out.
+    """
+    sums: Counter[str] = Counter()
+    waiting = 0
+    for entry in unreplaced_runs(facts.entries):
+        waiting += by_run.get(entry.run, 0)
+        if entry.delivers:
+            sums[entry.run], waiting = waiting, 0
+    return sums
+
+
+def _stages(kinds: FilterKinds, run: str, counts: Mapping[GroupTopic, Counts], totals: Counts) -> StageCounts:
+    stopped: Counter[bool | None] = Counter()
+    for key, each in counts.items():
+        stopped[kinds.used_sql92(key, run)] += each["scanned"] - each["passed_stage1"]
+    return StageCounts(
+        totals["scanned"],
+        stopped[False],
+        stopped[True],
+        stopped[None],
+        totals["passed_stage1"] - totals["passed_stage2"],
+        totals["client_drops"],
+        totals["dropped_by_hook"],
+        totals["delivered"],
+    )
+
+
+def _log_bytes(facts: BrokerFacts) -> dict[str, int | None]:
+    """By the run of a night, the bytes that it added to the log, from the cut if it found the log cut."""
+    added: dict[str, int | None] = {}
+    start: int | None = None
+    for entry in unreplaced_runs(facts.entries):
+        cut = entry.cut or 0
+        start = cut or (entry.log_start if start is None else start)
+        if entry.delivers:
+            end = entry.ingested_to
+            added[entry.run] = end - start if start is not None and end is not None and start <= end else None
+            start = end
+    return added
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report of one broker. The last of ``nights`` is the one reported; ``compared`` is the one it is compared with.
+
+    ``earlier_nights`` counts the nights of the warehouse that are not in ``nights``. ``attention``: the conditions
+    that hold, the worst first. ``version``: RocketMQ's in the reported night. ``broker_is_alone``: the warehouse has no
+    other broker.
+    """
+
+    warehouse: str
+    broker_name: str
+    broker_is_alone: bool
+    version: str
+    nights: Sequence[ReportedNight]
+    earlier_nights: int
+    compared: ReportedNight | None
+    groups: Sequence[GroupReport]
+    topics: Sequence[TopicReport]
+    attention: Sequence[Problem]
+    findings: Sequence[Finding]
+    quarantined: Sequence[Quarantined]
+
+    @property
+    def night(self) -> ReportedNight:
+        return self.nights[-1]
+
+
+@dataclass(frozen=True)
+class NoReport:
+    """A broker that has no report, and the reason, in one line."""
+
+    broker_name: str
+    reason: str
+
+
+def reports_of_brokers(
+    brokers: Sequence[BrokerFacts], session: Session, since: int | None = None, compare: str | None = None
+) -> list[Report | NoReport]:
+    """The :func:`report` of each broker. Raises UsageError if none of them has one."""
+    reports: list[Report | NoReport] = []
+    for facts in brokers:
+        try:
+            reports.append(report(facts, session, since, compare))
+        except UsageError as error:
+            if len(brokers) == 1:
+                raise
+            reports.append(NoReport(facts.name, str(error)))
+    if not any(isinstance(each, Report) for each in reports):
+        raise UsageError("; ".join(each.reason for each in reports if isinstance(each, NoReport)))
+    return reports
+
+
+def report(facts: BrokerFacts, session: Session, since: int | None = None, compare: str | None = None) -> Report:
+    """The report of the last night of a broker. Raises UsageError if no night fits the arguments.
+
+    ``session`` starts Spark, which searches a large log for findings. ``since``: show the nights that ended at this
+    instant (ms) or later; None: the last 30. ``compare``: the night to compare with (see compared_night); None: the
+    night before.
+    """
+    with_deliveries = nights_with_deliveries(facts)
+    shown = chosen_nights(with_deliveries, since)
+    compared_entry = compared_night(with_deliveries, compare)
+    entries = shown if compared_entry is None or compared_entry in shown else [compared_entry, *shown]
+    by_run = counts_by_run(facts, [entry.run for entry in entries])
+    nights = {night.run: night for night in night_rows(facts, entries, by_run)}
+    last = shown[-1].run
+    before = by_run[compared_entry.run] if compared_entry is not None else {}
+    found = [] if facts.is_replay else findings(facts, session)
+    return Report(
+        warehouse=facts.warehouse.location,
+        broker_name=facts.name,
+        broker_is_alone=len(by_broker(runs_of(read_ledger(facts.warehouse)))) == 1,
+        version=shown[-1].version_text,
+        nights=[nights[entry.run] for entry in shown],
+        earlier_nights=len(with_deliveries) - len(shown),
+        compared=nights[compared_entry.run] if compared_entry is not None else None,
+        groups=group_reports(facts, [by_run[entry.run] for entry in shown], before),
+        topics=topic_reports(facts, last, by_run[last], before),
+        attention=attention(facts, by_run[last], found, not_replayed(facts, facts.last.run)),
+        findings=found,
+        quarantined=quarantined(facts, last),
+    )

@@ -1,0 +1,312 @@
+"""Answers as objects that a notebook shows as HTML, and a Python prompt as text. All texts are escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import pyarrow as pa
+
+from answers.explain import Explanation, step_text
+from answers.export import Selection, batches_of, check_groups, check_topics, schema_of
+from answers.lag import FIELDS, Lag
+from answers.rendering import SHOWN, Shown, html_list, html_table, one_line, text_table
+from answers.report import GroupCounts
+from filtering.explanation.decision import Outcome, leaf_values
+from filtering.explanation.trace import Part
+from schemas.delta.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from answers.what_if import ChangedMessages, WhatIf
+    from filtering.subscriptions.subscription_row import SubscriptionRow
+
+
+# One explanation as HTML for a notebook, and as text for a Python prompt.
+
+
+def explanation_html(explanation: Explanation) -> str:
+    """One explanation: the outcome, the leaves with their values, and what would have matched."""
+    parts = [
+        f"<p><b>{escape(explanation.message.name)}</b> {escape(explanation.message.place)} → "
+        f"<b>{escape(explanation.consumer_group)}</b>: {explanation.outcome}</p>",
+        f"<p>{escape(explanation.decision.reason)}</p>",
+    ]
+    if explanation.start is not None and explanation.is_from_before:
+        parts.append(f"<p>Began: {escape(explanation.start.text)}</p>")
+    if explanation.filter_change is not None:
+        parts.append(f"<p>Filter: {escape(explanation.filter_change)}</p>")
+    if explanation.preview is not None:
+        parts.append(f"<p>Now: {explanation.preview.outcome}, {escape(explanation.preview.reason)}</p>")
+    if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
+        parts.append(html_table(*_leaves(explanation.trace)))
+    parts += [f"<p>Lint: {escape(finding)}</p>" for finding in explanation.findings]
+    if explanation.uncertain is not None:
+        parts.append(f"<p>Uncertain: {escape(explanation.uncertain)}</p>")
+    if explanation.nearest_miss is not None:
+        preposition, _, change = explanation.nearest_miss.would_match.partition(" ")
+        parts.append(f"<p>Would match {preposition} <code>{escape(change)}</code></p>")
+    if len(explanation.journey) > 1:
+        steps = "".join(f"<li>{escape(step_text(step))}</li>" for step in explanation.journey)
+        parts.append(f"<p>Journey:</p><ol>{steps}</ol>")
+    return "".join(parts)
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The same as :func:`explanation_html`, line by line."""
+    message, preview = explanation.message, explanation.preview
+    lines = [
+        one_line(f"{message.name} {message.place} → {explanation.consumer_group}: {explanation.outcome}"),
+        one_line(explanation.decision.reason),
+    ]
+    if explanation.start is not None and explanation.is_from_before:
+        lines.append(one_line(f"began: {explanation.start.text}"))
+    if explanation.filter_change is not None:
+        lines.append(one_line(f"filter: {explanation.filter_change}"))
+    if preview is not None:
+        lines.append(one_line(f"now: {preview.outcome}, {preview.reason}"))
+    if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
+        lines.append(text_table(*_leaves(explanation.trace)))
+    lines += [one_line(f"lint: {finding}") for finding in explanation.findings]
+    if explanation.uncertain is not None:
+        lines.append(one_line(f"uncertain: {explanation.uncertain}"))
+    if explanation.nearest_miss is not None:
+        lines.append(one_line(f"would match {explanation.nearest_miss.would_match}"))
+    if len(explanation.journey) > 1:
+        lines += [one_line(f"journey: {step_text(step)}") for step in explanation.journey]
+    return "\n".join(lines)
+
+
+def _leaves(trace: Part) -> tuple[Sequence[str], list[Sequence[str]], int]:
+    """The titles and rows of a table of the leaves, and the number of leaves that it does not show."""
+    leaves = list(trace.leaves())
+    rows = [
+        (leaf.text, leaf.result.value, leaf_values(leaf), "decides" if leaf.decides else "") for leaf in leaves[:SHOWN]
+    ]
+    return ("part", "is", "since", ""), [*rows], max(0, len(leaves) - SHOWN)
+
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, repr=False)
+class Results(Shown, Sequence[Answer], Generic[Answer]):
+    """A list of answers. ``row`` returns the cells of one answer, under ``titles``.
+
+    ``broker_names`` has the broker of each answer, which is its first cell; it is empty if one broker was asked.
+    """
+
+    answers: Sequence[Answer]
+    titles: Sequence[str]
+    row: Callable[[Answer], Sequence[Any]]
+    broker_names: Sequence[str]
+
+    @overload
+    def __getitem__(self, index: int) -> Answer: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Answer]: ...
+    def __getitem__(self, index: int | slice) -> Answer | Sequence[Answer]:
+        return self.answers[index]
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    @property
+    def _columns(self) -> list[str]:
+        return [*(("broker_name",) if self.broker_names else ()), *self.titles]
+
+    def _rows(self, most: int | None = None) -> list[list[Any]]:
+        """The cells of the first answers, at most ``most``."""
+        brokers = ([name] for name in self.broker_names) if self.broker_names else repeat(())
+        return [[*broker, *self.row(answer)] for broker, answer in zip(brokers, self.answers[:most], strict=False)]
+
+    def __str__(self) -> str:
+        shown = self._rows(SHOWN)
+        return text_table(self._columns, shown, len(self) - len(shown))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A DataFrame with the columns that are shown."""
+        import pandas as pd
+
+        return pd.DataFrame(self._rows(), columns=self._columns)
+
+    def _repr_html_(self) -> str:
+        shown = self._rows(SHOWN)
+        return html_table(self._columns, shown, len(self) - len(shown))
+
+
+@dataclass(frozen=True, repr=False)
+class Lags(Results[Lag]):
+    """How far groups are behind, a row for each queue."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A DataFrame with all fields, also those that are not shown."""
+        import pandas as pd
+
+        frame = pd.DataFrame([row.fields for row in self.answers], columns=list(FIELDS))
+        if self.broker_names:
+            frame.insert(0, "broker_name", list(self.broker_names))
+        return frame
+
+
+@dataclass(frozen=True, repr=False)
+class Explanations(Results[Explanation]):
+    """Explanations of one message or of several, for one group or for all."""
+
+    def __str__(self) -> str:
+        if len(self) != 1:
+            return super().__str__()
+        return "\n".join(
+            [explanation_text(self.answers[0]), *(one_line(f"broker {name}") for name in self.broker_names)]
+        )
+
+    def _repr_html_(self) -> str:
+        if len(self) != 1:
+            return super()._repr_html_()
+        brokers = "".join(f"<p>Broker {escape(name)}</p>" for name in self.broker_names)
+        return explanation_html(self.answers[0]) + brokers
+
+
+@dataclass(frozen=True, repr=False)
+class Summary(Results[GroupCounts]):
+    """A night: a row for each group and topic, problems to act on, and facts to know."""
+
+    attention: Sequence[str]
+    notes: Sequence[str]
+
+    def __str__(self) -> str:
+        return "\n".join([*map(one_line, (*self.attention, *self.notes)), super().__str__()])
+
+    def _repr_html_(self) -> str:
+        attention = html_list("Needs attention", self.attention)
+        return attention + html_list("Notes", self.notes) + super()._repr_html_()
+
+
+@dataclass(frozen=True, repr=False)
+class Rows(Shown):
+    """The rows of a table in the form that readers see. They are read on each use."""
+
+    warehouse: Warehouse
+    name: str
+    selection: Selection
+
+    def of(self, group: str | None = None, topic: str | None = None) -> Rows:
+        """Only the rows of a group, and of a topic. Raises UsageError if one of them is unknown.
+
+        Reading them raises UsageError if the table has no such column.
+        """
+        check_groups(self.warehouse, () if group is None else [group])
+        check_topics(self.warehouse, self.name, () if topic is None else [topic])
+        groups = self.selection.groups if group is None else [group]
+        topics = self.selection.topics if topic is None else [topic]
+        return Rows(self.warehouse, self.name, Selection(self.selection.broker_name, groups, topics))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, part by part."""
+        return batches_of(self.warehouse, self.name, self.selection)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self.batches():
+            yield from batch.to_pylist(maps_as_pydicts="strict")
+
+    def to_arrow(self) -> pa.Table:
+        """All rows."""
+        schema = schema_of(self.name, self.selection.columns)
+        return pa.Table.from_batches([batch.cast(schema) for batch in self.batches()], schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows. Maps, such as properties, are dictionaries."""
+        return self.to_arrow().to_pandas(maps_as_pydicts="strict")
+
+    def __str__(self) -> str:
+        caption, titles, rows = self._shown()
+        return "\n".join([*caption, text_table(titles, rows)])
+
+    def _repr_html_(self) -> str:
+        caption, titles, rows = self._shown()
+        return "".join(f"<p>{escape(line)}</p>" for line in caption) + html_table(titles, rows)
+
+    def _shown(self) -> tuple[list[str], list[str], list[list[Any]]]:
+        """A caption if there may be more rows, the column names, and at most SHOWN rows."""
+        shown: list[dict[str, Any]] = []
+        for batch in self.batches():
+            shown += batch.slice(0, SHOWN - len(shown)).to_pylist(maps_as_pydicts="strict")
+            if len(shown) == SHOWN:
+                break
+        caption = [f"the first {SHOWN} rows of {self.name}"] if len(shown) == SHOWN else []
+        titles = schema_of(self.name, self.selection.columns).names
+        return caption, titles, [list(row.values()) for row in shown]
+
+
+# What another filter would have changed, as a notebook and a Python prompt show it. Every text is escaped.
+
+
+NOTHING_TO_COMPARE = "there is no message to compare"
+"""Said where the topic has no message in the period."""
+
+
+def what_if_html(found: WhatIf) -> str:
+    """The counts, how the two filters relate, findings, and the newest messages that are gained and lost."""
+    whose = f"<b>{escape(found.new.consumer_group)}</b> on {escape(found.new.topic)}"
+    filters = [("in force", _filter(found.old)), ("instead", _filter(None if found.ends else found.new))]
+    counts = (len(found.gained), len(found.lost), found.kept, found.pending)
+    parts = [
+        f"<p>{whose}</p>",
+        html_table(("", "filter"), filters),
+        html_table(("gained", "lost", "kept", "pending"), [counts]),
+    ]
+    if not found.stored:
+        parts.append(f"<p>{NOTHING_TO_COMPARE}</p>")
+    if found.deliveries_differ:
+        parts.append(f"<p>Against the filter in force, as if it had always been: {_by_change(found)}</p>")
+    if found.relation is not None:
+        parts.append(f"<p>The new filter against the old one: {escape(found.relation.kind.value)}</p>")
+    parts.append(html_list("Findings", [f"{each.severity}: {each.text}" for each in found.findings]))
+    parts += [_side("Gained", found.gained), _side("Lost", found.lost)]
+    return "".join(parts)
+
+
+def what_if_text(found: WhatIf) -> str:
+    """The same as :func:`what_if_html` without the messages, line by line."""
+    counts = f"{len(found.gained):,} gained, {len(found.lost):,} lost, {found.kept:,} kept, {found.pending:,} pending"
+    lines = [
+        f"{found.new.consumer_group} on {found.new.topic}: {counts}",
+        f"in force: {_filter(found.old)}",
+        f"instead: {_filter(None if found.ends else found.new)}",
+    ]
+    if not found.stored:
+        lines.append(NOTHING_TO_COMPARE)
+    if found.deliveries_differ:
+        lines.append(f"against the filter in force, as if it had always been: {_by_change(found)}")
+    if found.relation is not None:
+        lines.append(f"the new filter against the old one: {found.relation.kind.value}")
+    lines += [f"{each.severity}: {each.text}" for each in found.findings]
+    return "\n".join(map(one_line, lines))
+
+
+def _by_change(found: WhatIf) -> str:
+    return f"{found.gained_by_change:,} gained, {found.lost_by_change:,} lost"
+
+
+def _filter(row: SubscriptionRow | None) -> str:
+    return "no subscription" if row is None else row.filter_text
+
+
+def _side(title: str, side: ChangedMessages) -> str:
+    if not len(side):
+        return ""
+    traits = [f"{each.share:.0%} have {each.text} ({each.share_of_others:.0%} of the others)" for each in side.traits]
+    rows = [
+        (f"{row['queue_id']}/{row['queue_offset']}", row["keys"], _properties(row["properties"] or {}))
+        for row in side.samples
+    ]
+    samples = html_table(("queue/offset", "keys", "properties"), rows, len(side) - len(rows))
+    return html_list(f"{title}: what they have in common", traits) + f"<p><b>{title}</b></p>" + samples
+
+
+def _properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={text!r}" for name, text in properties.items())

@@ -1,0 +1,473 @@
+"""Compares what another filter of a group would have delivered with what was delivered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from answers.facts import BrokerFacts, GroupQueue
+from answers.first_starts import FirstStarts
+from answers.lint import findings_of_rows
+from answers.rendering import Shown
+from answers.results import what_if_html, what_if_text
+from filtering.broker_config import BrokerConfig
+from filtering.counted import listed
+from filtering.delivery.delivery_blocks import DELIVERED, DROPPED_BY_HOOK
+from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, FilterChange, FilterChanges
+from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
+from filtering.delivery.pull_window import FOREVER, OffsetRange
+from filtering.findings import Finding
+from filtering.predicate import FALSE
+from filtering.pulls import refusal
+from filtering.relation import Relation, Trait, common_traits, relation
+from filtering.sql92 import on_one_line
+from filtering.subscription_data import Subscription
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvents
+from filtering.subscriptions.history import in_force_at, registered_alone, states_by_key
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.sources import events_with_file
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import DAY
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
+from schemas.delta.table_rows import Key, filtered, least, one_of, sorted_by, tuples, within
+from schemas.errors import UsageError, did_you_mean
+from schemas.messages.newest_messages import Rows, messages_at
+from schemas.messages.stored_messages import scan_entries
+from schemas.run_ledger import SUBSCRIPTION_FILE
+from schemas.spark_tasks import Session
+
+# The messages that groups pulled and received: what another filter is compared with.
+
+
+Period = tuple[int, int]
+"""Store times, ms, the second exclusive."""
+
+
+class _PulledOffsets:
+    """The offsets that some groups pulled in the queues of some topics, by the tables."""
+
+    def __init__(self, facts: BrokerFacts, groups: Collection[str], topics: Collection[str]) -> None:
+        self._facts = facts
+        self._first_kept = cache(self._read_first_kept)
+        where = [one_of("topic", topics), one_of("consumer_group", groups)]
+        self._offsets = facts.rows(CURRENT_OFFSETS, where=where)
+        self._first_starts = FirstStarts(facts, states_by_key(facts.history_of_groups(groups)), where)
+
+    def of(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
+        """The pulled and the pending offsets of a group, by queue id.
+
+        Offsets that a reset jumped over count as pulled. Messages that the broker deleted are not pending.
+        """
+        offsets = filtered(self._offsets, [one_of("consumer_group", [group]), one_of("topic", [topic])])
+        pulled: dict[int, OffsetRange] = {}
+        pending: dict[int, OffsetRange] = {}
+        for queue_id, told_to, end in tuples(offsets, "queue_id", "told_to", "queue_end"):
+            begin = told_to or 0
+            pulled[queue_id] = (self._begin((group, topic, queue_id)), begin)
+            pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, FOREVER)
+        return pulled, pending
+
+    def ended(self, group: str, topic: str) -> dict[int, OffsetRange]:
+        """By queue id, the physical offsets of the entries that a group pulled or lost before a queue began again."""
+        begins = {queue_id: begin for (of, queue_id), begin in self._facts.begins.items() if of == topic}
+        firsts = {
+            queue_id: self._first_starts.place_in_old_queue((group, topic, queue_id), begin)
+            for queue_id, begin in begins.items()
+        }
+        return {queue_id: (first, begins[queue_id]) for queue_id, first in firsts.items() if first is not None}
+
+    def _begin(self, queue: GroupQueue) -> int:
+        """The first offset that the group pulled: at its first start, after a reset, or when the queue began again."""
+        if queue[1:] in self._facts.begins:
+            return 0
+        resets = (offset for _, offset in self._facts.resets.get(queue, ()))
+        return max(min([self._first_starts.of(queue) or 0, *resets]), self._first_starts.first_stored(queue[1:]))
+
+    def _kept_from(self, topic: str, queue_id: int) -> int:
+        """The first offset of a queue whose message is still in the broker's log."""
+        return self._first_kept(topic).get((queue_id,), FOREVER) if self._facts.last.log_start else 0
+
+    def _read_first_kept(self, topic: str) -> Mapping[Key, int]:
+        """These offsets of a topic, by queue id (a tuple of one)."""
+        kept = [one_of("topic", [topic]), within("commitlog_offset", self._facts.last.log_start)]
+        return least(self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept), ["queue_id"], "queue_offset")
+
+
+class DeliveryHistory:
+    """The messages of some topics that groups pulled, and those that they received."""
+
+    def __init__(self, facts: BrokerFacts, wanted: Sequence[SubscriptionRow], period: Period) -> None:
+        self._facts = facts
+        groups, topics = {row.consumer_group for row in wanted}, {row.topic for row in wanted}
+        self._received = _received(facts, groups, topics, period)
+        self._pulled = _PulledOffsets(facts, groups, topics)
+
+    def change(self, old: SubscriptionRow | None, new: SubscriptionRow) -> FilterChange:
+        """The change from the subscription in force to another one."""
+        new_filter = message_filter(new, [new], self._facts.broker)
+        assert new_filter is not None
+        return self._change(old, new_filter)
+
+    def end(self, old: SubscriptionRow) -> FilterChange:
+        """The change from the subscription in force to none."""
+        return self._change(old, MessageFilter(*old.key, expression=FALSE))
+
+    def _change(self, old: SubscriptionRow | None, new_filter: MessageFilter) -> FilterChange:
+        group, topic = new_filter.key
+        received = filtered(self._received, [one_of("consumer_group", [group]), one_of("topic", [topic])])
+        pulled, pending = self._pulled.of(group, topic)
+        return FilterChange(
+            filter=new_filter,
+            received=_offsets(received, DELIVERED),
+            dropped=_offsets(received, DROPPED_BY_HOOK),
+            pulled=pulled,
+            pending=pending,
+            in_force=None if old is None else message_filter(old, [old], self._facts.broker),
+            places=self._facts.places(topic, pulled),
+            ended=self._pulled.ended(group, topic),
+        )
+
+
+def _received(facts: BrokerFacts, groups: set[str], topics: set[str], period: Period) -> pa.Table:
+    """The pairs of some groups and topics."""
+    where = [
+        one_of("topic", topics),
+        within("first_store_timestamp", below=period[1]),
+        within("last_store_timestamp", low=period[0]),
+    ]
+    blocks = facts.rows(DELIVERY_BLOCKS, DELIVERY_BLOCKS.file_schema.names, where)
+    columns = ["consumer_group", "topic", "commitlog_offset", "outcome"]
+    parts = [pa.Table.from_batches([batch]).select(columns) for batch in pairs_of(blocks, groups)]
+    return pa.concat_tables([PAIRS.empty_table().select(columns), *parts])
+
+
+def _offsets(pairs: pa.Table, outcome: str) -> NDArray[np.int64]:
+    """The physical offsets of the pairs with an outcome, ascending, each once."""
+    found: NDArray[np.int64] = np.unique(
+        pairs.filter(pc.equal(pairs["outcome"], outcome))["commitlog_offset"].to_numpy()
+    )
+    return found
+
+
+NAMED = 10
+SAMPLES = 5
+
+
+@dataclass(frozen=True)
+class ChangedMessages:
+    """Messages that a change gains, or loses.
+
+    ``rows`` of CHANGED are in the order of the log. ``samples``: the newest messages as readers see them.
+    ``traits`` are what the newest 1,000 of them have in common, compared with other messages of the topic.
+    """
+
+    rows: pa.Table
+    samples: Rows
+    traits: Sequence[Trait]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class QueueChange:
+    """The messages of a queue that the group keeps, gains and loses on a day (UTC, days since the epoch)."""
+
+    day: int
+    queue_id: int
+    kept: int
+    gained: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class AgainstInForce:
+    """Messages that the change itself gains and loses: compared with the filter in force, as if it had always been.
+
+    The filter in force would itself gain ``same_gains`` of the gained messages, and lose ``same_losses`` of the lost
+    ones: the group pulled them under an earlier filter, or the broker deleted them before.
+    """
+
+    gained: int
+    lost: int
+    same_gains: int
+    same_losses: int
+
+
+@dataclass(frozen=True, repr=False)
+class WhatIf(Shown):
+    """What ``new`` changes for a group on a topic; ``old`` is in force, None if the group has no subscription.
+
+    ``ends``: the subscription ends, and ``new`` is the one that ends; all that it delivered is lost.
+    ``period`` limits the store times of messages; ``stored`` messages of the topic are in it. ``against_in_force`` is
+    None if no filter is in force, or if the broker refuses its pulls.
+    ``relation`` compares the two filters for all possible messages. ``scanned``, ``passed_stage1`` and ``failed`` are
+    entries, as in :class:`filtering.delivery.filter_changes.ChangeResult`; ``pending`` are messages that the new
+    filter matches and the group has yet to pull; no other count includes them.
+    """
+
+    old: SubscriptionRow | None
+    new: SubscriptionRow
+    ends: bool
+    period: Period
+    stored: int
+    relation: Relation | None
+    kept: int
+    gained: ChangedMessages
+    lost: ChangedMessages
+    against_in_force: AgainstInForce | None
+    by_queue: Sequence[QueueChange]
+    scanned: int
+    passed_stage1: int
+    failed: int
+    pending: int
+    findings: Sequence[Finding]
+
+    @property
+    def gained_by_change(self) -> int:
+        """The messages that the change itself gains; all gained ones if there is no filter to compare with."""
+        return len(self.gained) if self.against_in_force is None else self.against_in_force.gained
+
+    @property
+    def lost_by_change(self) -> int:
+        """The messages that the change itself loses; all lost ones if there is no filter to compare with."""
+        return len(self.lost) if self.against_in_force is None else self.against_in_force.lost
+
+    @property
+    def deliveries_differ(self) -> bool:
+        """Whether the group received other messages than the filter in force would have delivered."""
+        against = self.against_in_force
+        if against is None:
+            return False
+        counts = against.gained, against.lost, against.same_gains, against.same_losses
+        return counts != (len(self.gained), len(self.lost), 0, 0)
+
+    def __str__(self) -> str:
+        return what_if_text(self)
+
+    def _repr_html_(self) -> str:
+        return what_if_html(self)
+
+
+def what_if(
+    facts: BrokerFacts,
+    wanted: Sequence[SubscriptionRow],
+    period: Period,
+    session: Session | None = None,
+    ended: Sequence[SubscriptionRow] = (),
+) -> list[WhatIf]:
+    """What each subscription would change, and then what is lost if those that are in force and ``ended`` end.
+
+    Raises UsageError if a topic of ``wanted`` has no messages, and for a replay.
+    """
+    facts.check_has_messages()
+    if not wanted and not ended:
+        return []
+    for row in wanted:
+        if row.topic not in facts.topics:
+            hint = did_you_mean(row.topic, facts.topics) or f"; it has {listed(facts.topics, NAMED)}"
+            raise UsageError(f"no message of the log has the topic {row.topic}{hint}")
+    in_force = {row.key: row for row in facts.in_force_of({row.consumer_group for row in wanted})}
+    pairs = [*((in_force.get(row.key), row) for row in wanted), *((row, row) for row in ended)]
+    history = DeliveryHistory(facts, [*wanted, *ended], period)
+    compared = [*(history.change(*pair) for pair in pairs[: len(wanted)]), *map(history.end, ended)]
+    changes = FilterChanges(compared, period)
+    total = ChangeResult()
+    for part in scan_entries(
+        facts.warehouse, facts.name, changes.properties, changes, session, period=period, bit_maps=False
+    ):
+        total.add(part)
+    found = findings_of_rows(facts, wanted)
+    return [
+        _what_if(facts, number, old, new, number >= len(wanted), period, total, change.in_force is not None, found)
+        for number, ((old, new), change) in enumerate(zip(pairs, compared, strict=True))
+    ]
+
+
+def _what_if(
+    facts: BrokerFacts,
+    number: int,
+    old: SubscriptionRow | None,
+    new: SubscriptionRow,
+    ends: bool,
+    period: Period,
+    total: ChangeResult,
+    has_filter_in_force: bool,
+    found: Sequence[Finding],
+) -> WhatIf:
+    changes, kinds = total.rows["change"], total.rows["kind"]
+    sides = {
+        kind: total.rows.filter(pc.and_(pc.equal(changes, number), pc.equal(kinds, kind))) for kind in (GAINED, LOST)
+    }
+    kept = {(day, queue): count for (change, day, queue), count in total.kept.items() if change == number}
+    against = total.new_gains, total.new_losses, total.same_gains, total.same_losses
+    before, after = delivers(old) if old is not None else None, None if ends else delivers(new)
+    return WhatIf(
+        old=old,
+        new=new,
+        ends=ends,
+        period=period,
+        stored=total.stored[number],
+        relation=relation(before, after) if before is not None and after is not None else None,
+        kept=sum(kept.values()),
+        gained=_changed(facts, new.topic, sides[GAINED]),
+        lost=_changed(facts, new.topic, sides[LOST]),
+        against_in_force=AgainstInForce(*(counts[number] for counts in against)) if has_filter_in_force else None,
+        by_queue=_by_queue(kept, sides[GAINED], sides[LOST]),
+        scanned=total.scanned[number],
+        passed_stage1=total.passed_stage1[number],
+        failed=total.failed[number],
+        pending=total.pending[number],
+        findings=[finding for finding in found if finding.key == new.key and not ends],
+    )
+
+
+def _changed(facts: BrokerFacts, topic: str, rows: pa.Table) -> ChangedMessages:
+    rows = sorted_by(rows, "commitlog_offset")
+    offsets = rows["commitlog_offset"].to_numpy()
+    found, others = messages_at(facts.warehouse, facts.name, topic, offsets) if len(rows) else ([], [])
+    traits = common_traits([row["properties"] or {} for row in found], [row["properties"] or {} for row in others])
+    return ChangedMessages(rows, found[:SAMPLES], traits)
+
+
+def _by_queue(kept: Mapping[tuple[int, int], int], gained: pa.Table, lost: pa.Table) -> list[QueueChange]:
+    counts = {kind: _counts(rows) for kind, rows in ((GAINED, gained), (LOST, lost))}
+    keys = sorted({*kept, *counts[GAINED], *counts[LOST]})
+    return [QueueChange(*key, kept.get(key, 0), counts[GAINED][key], counts[LOST][key]) for key in keys]
+
+
+def _counts(rows: pa.Table) -> Counter[tuple[int, int]]:
+    """The rows by day and queue id."""
+    days = rows["store_timestamp"].to_numpy() // DAY
+    return Counter(zip(days.tolist(), rows["queue_id"].to_pylist(), strict=True))
+
+
+# Subscriptions to try out, as a broker would have them in force, and what each would change on each broker.
+
+
+def subscription_of(group: str, topic: str, expression: str, type_: str, broker: BrokerConfig) -> SubscriptionRow:
+    """The subscription as it would be in force. Raises UsageError if the broker refuses it, or every pull of it."""
+    subscription = Subscription(topic=topic, expression=expression, type=type_, version=1)
+    row = registered_alone(group, subscription, broker)
+    _check(row, broker)
+    return row
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What is tried on a broker: ``changed`` subscriptions instead of those in force, and the end of some of these.
+
+    ``kept``: the other subscriptions in force.
+    """
+
+    facts: BrokerFacts
+    changed: Sequence[SubscriptionRow]
+    ended: Sequence[SubscriptionRow] = ()
+    kept: Sequence[SubscriptionRow] = ()
+
+    @property
+    def keys(self) -> list[GroupTopic]:
+        """The groups and topics whose subscriptions change or end."""
+        return [row.key for row in (*self.changed, *self.ended)]
+
+
+def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only: bool, digest: str) -> Tried:
+    """The subscriptions that a night with a file would change and end. Raises UsageError if the broker refuses one.
+
+    ``filters_only``: the file is a consumerFilter.json, without TAG subscriptions. ``digest``: that of its bytes.
+    A client subscribes to its retry topic by itself, so that of a group in the file does not end. One without messages
+    is as good as unchanged.
+    """
+    now = {row.key: row for row in facts.in_force}
+    is_known = facts.last.inputs.get(SUBSCRIPTION_FILE) == digest and not given.is_snapshot
+    events = (
+        facts.events if is_known else events_with_file(facts.events, given, facts.in_force, facts.end, filters_only)
+    )
+    end = max([facts.end, *(event.at for event in events)])
+    after = {row.key: row for row in in_force_at(facts.history_after(events), end) if row.is_consuming}
+    groups = {group for group, _ in after}
+    differing = [row for key, row in after.items() if key not in now or now[key].filter != row.filter]
+    changed = [row for row in differing if row.topic in facts.topics or not row.topic.startswith(RETRY_TOPIC_PREFIX)]
+    for row in changed:
+        _check(row, facts.broker)
+    ended = [
+        row
+        for key, row in now.items()
+        if row.is_consuming
+        and key not in after
+        and not (row.topic.startswith(RETRY_TOPIC_PREFIX) and row.consumer_group in groups)
+    ]
+    kept = [row for key, row in after.items() if key in now and now[key].filter == row.filter]
+    return Tried(facts, changed, ended, kept)
+
+
+def only_topic(facts: BrokerFacts, group: str) -> str:
+    """The topic that a group subscribes to, besides its retry topic. Raises UsageError if there is not exactly one."""
+    topics = {row.topic for row in facts.subscriptions_of(group) if not row.topic.startswith(RETRY_TOPIC_PREFIX)}
+    if len(topics) != 1:
+        raise UsageError(f"{group} subscribes to {', '.join(sorted(topics)) or 'no topic'}: say which with --topic")
+    return topics.pop()
+
+
+def _check(row: SubscriptionRow, broker: BrokerConfig) -> None:
+    """Raises UsageError if the broker refuses a subscription, or every pull of it."""
+    if row.compile_error is not None:
+        raise UsageError(
+            f"{row.consumer_group} on {row.topic}: the filter does not compile: {on_one_line(row.compile_error)}"
+        )
+    code = refusal(row, broker)
+    if code is not None:
+        raise UsageError(f"the broker would answer every pull of {row.consumer_group} on {row.topic} with {code.text}")
+
+
+def brokers_that_know(brokers: Sequence[BrokerFacts], group: str) -> list[BrokerFacts]:
+    """The brokers at which a group ever subscribed. Raises UsageError if there is none."""
+    knowing = [facts for facts in brokers if group in facts.groups]
+    known = sorted({name for facts in brokers for name in facts.groups})
+    if known and not knowing:
+        hint = did_you_mean(group, known) or "; --changes FILE tries a group that is new"
+        raise UsageError(f"{group} has no subscription in {brokers[0].warehouse.location}{hint}")
+    if not knowing:
+        brokers[0].subscriptions_of(group)
+    return knowing
+
+
+def tried_on(brokers: Sequence[BrokerFacts], changes: Callable[[BrokerFacts], Tried]) -> list[Tried]:
+    """The ``changes`` of each broker, without those that are tried on other brokers, which alone have messages.
+
+    Raises UsageError, with the broker if there are several, if the broker refuses one.
+    """
+    tried = []
+    for facts in brokers:
+        try:
+            tried.append(changes(facts))
+        except UsageError as error:
+            raise UsageError(f"{facts.name}: {error}" if len(brokers) > 1 else str(error)) from None
+    with_messages = {key for each in tried for key in each.keys if key[1] in each.facts.topics}
+
+    def shown(each: Tried, rows: Sequence[SubscriptionRow]) -> list[SubscriptionRow]:
+        return [row for row in rows if row.topic in each.facts.topics or row.key not in with_messages]
+
+    return [replace(each, changed=shown(each, each.changed), ended=shown(each, each.ended)) for each in tried]
+
+
+def what_if_on_brokers(
+    tried: Sequence[Tried], period: Period, session: Session | None = None
+) -> list[tuple[str, WhatIf]]:
+    """What each subscription would change, with the broker's name. Those of one group and topic are together."""
+    found = [
+        (each.facts.name, change)
+        for each in tried
+        for change in what_if(each.facts, each.changed, period, session, each.ended)
+    ]
+    order = {key: number for number, key in enumerate(dict.fromkeys(key for each in tried for key in each.keys))}
+    return sorted(found, key=lambda each: order[each[1].new.key])

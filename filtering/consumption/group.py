@@ -1,0 +1,940 @@
+"""One group on one topic in a night: when it pulls, from which offset, and under which subscription.
+
+Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor, PullMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, StrEnum
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+from filtering.broker_config import BrokerConfig
+from filtering.consumption.clients import ClientTags, by_client, by_time, read_from, undecided, unread
+from filtering.consumption.offsets import (
+    COMMIT_DELAY,
+    SAVE_DELAY,
+    BrokerOffsets,
+    GroupNight,
+    Offsets,
+    OffsetsSoFar,
+    QueueRenewal,
+    places_at,
+)
+from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange, WindowKind
+from filtering.predicate import TRUE, And, Or, Predicate
+from filtering.pulls import is_pulling
+from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, SubscriptionEvent
+from filtering.subscriptions.history import in_force_at
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.subscription_row import SubscriptionRow
+
+# Where a group goes on in its queues when it pulls for the first time, or again.
+#
+# Source: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor.
+
+
+@dataclass
+class Position:
+    """Where a group that does not pull will go on: at ``offsets``, by queue id.
+
+    In other queues it goes on at their first entry, or with ``stored_from`` at what was stored since then (ms). An
+    operator set the offsets of the queues in ``reset``.
+    """
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    stored_from: int | None = None
+    reset: set[int] = field(default_factory=set)
+
+    def begin_again(self, renewal: QueueRenewal) -> None:
+        """A queue begins again. Without an offset at the broker, the group begins at its first entry."""
+        if renewal.keeps_offsets:
+            self.offsets.setdefault(renewal.queue_id, renewal.ended)
+        else:
+            self.offsets[renewal.queue_id] = 0
+            self.reset.discard(renewal.queue_id)
+
+
+def first_position(topic: str, at: int, consume_from: ConsumeStart, broker_offsets: BrokerOffsets) -> Position:
+    """Where a group without offsets begins at ``at`` (ms).
+
+    In its retry topic, it begins at the first entry, or with a time at the end.
+    """
+    if topic.startswith(RETRY_TOPIC_PREFIX):
+        consume_from = ConsumeFrom.FIRST if isinstance(consume_from, ConsumeFrom) else ConsumeFrom.LAST
+    known = broker_offsets.min_offsets.get(topic, {})
+    shortened = {queue_id: offset for queue_id, offset in known.items() if offset > 0}
+    if consume_from is ConsumeFrom.FIRST:
+        return Position(shortened)
+    stored_from = at if isinstance(consume_from, ConsumeFrom) else min(consume_from, at)
+    if not known and not broker_offsets.is_whole:
+        return Position(stored_from=stored_from)
+    # The broker answers 0 instead of the end, or the time, while a queue still has its first entry.
+    if not shortened:
+        return Position()
+    if isinstance(consume_from, ConsumeFrom):
+        return Position(dict.fromkeys(known.keys() - shortened.keys(), 0), stored_from=stored_from)
+    return Position({queue_id: broker_offsets.first_since(topic, queue_id, stored_from) for queue_id in shortened})
+
+
+def known_offsets(
+    key: GroupTopic,
+    at: int,
+    offsets_so_far: OffsetsSoFar,
+    resets: Iterable[SubscriptionEvent],
+    renewals: Iterable[QueueRenewal] = (),
+) -> dict[int, int]:
+    """By queue id, the offsets that the broker has at ``at`` (ms) for a group that was never online.
+
+    It has those of the last snapshot, or those that an operator set; the later ones count. Where a queue began again
+    since then with its topic, it has none. ``resets`` and ``renewals`` are in order.
+    """
+    night = offsets_so_far.as_of
+    found = offsets_so_far.committed(key)
+    is_removed = offsets_so_far.removed(key)
+    of_snapshot = set(found)
+    began = {each.queue_id: each.at for each in renewals if each.at < at and not each.keeps_offsets}
+    for queue_id in began:
+        found.pop(queue_id, None)
+    for reset in resets:
+        queue_id, offset = reset.queue_id or 0, reset.queue_offset or 0
+        is_later = night is None or reset.at > night
+        began_at = began.get(queue_id, offsets_so_far.began_at.get((key[1], queue_id), BEGINNING))
+        if not began_at < reset.at < at:
+            continue
+        if is_later or not (is_removed or queue_id in of_snapshot):
+            found[queue_id] = offset
+    return found
+
+
+# Where one group begins on one topic: at its first start, or once the broker has no offset of it any more.
+#
+# Source: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor.
+
+
+class StartReason(StrEnum):
+    """Why a group begins where it begins in a queue, in words for people and for a table."""
+
+    COMMITTED = "the broker has its committed offset"
+    RESET = "an operator set its offset"
+    FIRST = "consume_from first"
+    LAST = "consume_from last, and the broker has deleted the first message"
+    LAST_WITH_FIRST_MESSAGE = "consume_from last, but the first message is still there"
+    TIME = "consume_from a time, and the broker has deleted the first message"
+    TIME_WITH_FIRST_MESSAGE = "consume_from a time, but the first message is still there"
+    RETRY_TOPIC = "a retry topic is read from its first message"
+    RETRY_TOPIC_WITH_TIME = "consume_from a time: a retry topic that lost its first message is read from its end"
+
+
+def start_reason(topic: str, consume_from: ConsumeStart, has_first_message: bool) -> StartReason:
+    """Why a group without an offset begins where it begins in a queue of ``topic``.
+
+    ``has_first_message``: the broker still has the queue's first message, at offset 0. Then it answers 0 to a client
+    that asks for the end or for a time.
+    """
+    is_time = not isinstance(consume_from, ConsumeFrom)
+    if topic.startswith(RETRY_TOPIC_PREFIX):
+        is_at_end = is_time and not has_first_message
+        return StartReason.RETRY_TOPIC_WITH_TIME if is_at_end else StartReason.RETRY_TOPIC
+    if consume_from is ConsumeFrom.FIRST:
+        return StartReason.FIRST
+    if is_time:
+        return StartReason.TIME_WITH_FIRST_MESSAGE if has_first_message else StartReason.TIME
+    return StartReason.LAST_WITH_FIRST_MESSAGE if has_first_message else StartReason.LAST
+
+
+@dataclass(frozen=True)
+class GroupStart:
+    """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for."""
+
+    key: GroupTopic
+    consume_from: ConsumeStart
+    offsets_so_far: OffsetsSoFar
+    broker_offsets: BrokerOffsets
+
+    def position(self, at: int, resets: Iterable[SubscriptionEvent]) -> Position:
+        """Where it begins at ``at`` (ms), when it is online for the first time: at an offset that the broker has.
+
+        Without one, where its clients ask for. ``resets``: its offset resets so far, in order.
+        """
+        begin = self._without_offsets(at)
+        renewals = self.broker_offsets.renewals.get(self.key[1], ())
+        begin.offsets.update(known_offsets(self.key, at, self.offsets_so_far, resets, renewals))
+        return begin
+
+    def reasons(self, queue_ids: Iterable[int], at: int, resets: Iterable[SubscriptionEvent]) -> dict[int, StartReason]:
+        """Why :meth:`position` is where it is, by queue id."""
+        topic = self.key[1]
+        renewals = self.broker_offsets.renewals.get(topic, ())
+        known = known_offsets(self.key, at, self.offsets_so_far, resets, renewals)
+        committed = known_offsets(self.key, at, self.offsets_so_far, (), renewals) if known else {}
+        queues = self.broker_offsets.min_offsets.get(topic, {})
+        has_all_first = not any(queues.values()) and (bool(queues) or self.broker_offsets.is_whole)
+        found: dict[int, StartReason] = {}
+        for queue_id in queue_ids:
+            if queue_id in known:
+                is_committed = committed.get(queue_id) == known[queue_id]
+                found[queue_id] = StartReason.COMMITTED if is_committed else StartReason.RESET
+            else:
+                has_first_message = has_all_first or queues.get(queue_id) == 0
+                found[queue_id] = start_reason(topic, self.consume_from, has_first_message)
+        return found
+
+    def position_anew(self, at: int, since: Position) -> Position:
+        """Where it begins at ``at`` (ms) as at its first start; in other queues where an operator set it ``since``."""
+        begin = self._without_offsets(at)
+        return replace(begin, offsets=begin.offsets | since.offsets, reset=since.reset)
+
+    def offsets(self, queue_ids: Iterable[int]) -> dict[int, int]:
+        """By queue id, the offset at which it would begin now without any; FOREVER is the end of the queue."""
+        begin = self._without_offsets(FOREVER)
+        others = 0 if begin.stored_from is None else FOREVER
+        return dict.fromkeys(queue_ids, others) | begin.offsets
+
+    def _without_offsets(self, at: int) -> Position:
+        return first_position(self.key[1], at, self.consume_from, self.broker_offsets)
+
+
+# Changes of a subscription while the broker holds a pull: it is not known which filter some messages met.
+#
+# The broker answers the held pull by the new subscription, with what waits for it in the queue. If the old one was a
+# list of tags, the client then drops what has other tags. If the pull brought its own subscription, this one counts
+# until the pull ends. Sources: PullRequestHoldService, PullMessageProcessor, PullAPIWrapper.
+
+
+HELD_MESSAGES = 5_000
+"""ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
+DISAGREE = "two clients of the group seem to disagree"
+HELD_PULL = 20_000
+"""ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
+
+
+def uncertain_change(
+    before: SubscriptionRow, old: MessageFilter, new: MessageFilter, at: int
+) -> UncertainChange | None:
+    """The messages that may have met a held pull when a subscription changed at ``at`` (ms); None if none may.
+
+    ``old`` is the filter of the subscription ``before``, ``new`` that of the changed one.
+    """
+    matches = _delivered(new)
+    if before.sent_with_pull:
+        asked = old.expression if old.tags is TRUE else old.tags
+        was = _delivered(old)
+        return None if was == matches else UncertainChange(*before.key, was, matches, at, at + HELD_PULL, asked, at)
+    if old.client_tags is not TRUE and old.client_tags != new.client_tags:
+        both = And((matches, old.client_tags))
+        return UncertainChange(*before.key, both, matches, at, at + HELD_PULL, old.tags, at)
+    if not is_tag_type(before.expression_type) and old.expression != matches:
+        return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
+    return None
+
+
+def undecided_between(
+    filters: Sequence[MessageFilter], stored_from: int, stored_to: int, changed_at: int
+) -> UncertainChange:
+    """The messages stored in [``stored_from``, ``stored_to``) (ms) that only some of the filters of a group match.
+
+    ``changed_at``: when the second of them replaced the first (ms).
+    """
+    matches = tuple(_delivered(each) for each in filters)
+    return UncertainChange(
+        *filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at, reason=DISAGREE
+    )
+
+
+def _delivered(of: MessageFilter) -> Predicate:
+    return of.expression if of.tags is TRUE else And((of.tags, of.expression, of.client_tags))
+
+
+# Since when a group pulls without a break, and the pull windows of its night.
+
+
+@dataclass
+class Stint:
+    """The group pulls since ``at`` (ms) without a break or a reset.
+
+    ``moved``: the queues that it pulls from another offset than before: an operator set it, or they began again.
+    ``behind``: those in which it was behind when the night began, and that it did not begin anew.
+    """
+
+    at: int = 0
+    moved: set[int] = field(default_factory=set)
+    behind: set[int] = field(default_factory=set)
+    _windows: list[tuple[list[PullWindow], int]] = field(default_factory=list)
+    """Each as a list and an index into it."""
+    _begins: dict[int, int] = field(default_factory=dict)
+    """By queue id, the number of windows before its last move."""
+
+    def start(self, at: int) -> None:
+        """The group begins to pull at ``at`` (ms)."""
+        self.at = at
+        self.behind = set()
+
+    def add(self, windows: list[PullWindow], window: PullWindow) -> None:
+        self._windows.append((windows, len(windows)))
+        windows.append(window)
+
+    def move(self, queue_id: int) -> None:
+        """The group goes on at another offset of a queue. A committed offset says nothing about what was before."""
+        self.moved.add(queue_id)
+        self.behind.discard(queue_id)
+        self._begins[queue_id] = len(self._windows)
+
+    def limit(self, offsets: Offsets) -> None:
+        """Ends the night's windows of each queue, since its last move, at these offsets.
+
+        A client commits when it leaves. So what lies beyond a committed offset was not pulled in earlier times either.
+        """
+        for number, (windows, index) in enumerate(self._windows):
+            windows[index] = windows[index].up_to(
+                {queue_id: end for queue_id, end in offsets.items() if number >= self._begins.get(queue_id, 0)}
+            )
+
+    def offsets_behind(
+        self, topic: str, committed: Offsets, decided: Offsets, broker_offsets: BrokerOffsets, until: int
+    ) -> dict[int, int]:
+        """By queue id, the offsets that a group has ``committed`` where it did not keep up ``until`` (ms).
+
+        They are no less than the offsets that were ``decided`` before.
+        """
+        found: dict[int, int] = {}
+        if broker_offsets.committed_at is None:
+            return found
+        until = min(until, broker_offsets.committed_at)
+        for queue_id, offset in committed.items():
+            stored_at = broker_offsets.stored_at(topic, queue_id, offset)
+            since = 0 if queue_id in self.behind else self.at
+            if stored_at is not None and max(stored_at, since) < until - COMMIT_DELAY:
+                found[queue_id] = offset if queue_id in self.moved else max(offset, decided.get(queue_id, 0))
+        return found
+
+
+# What the offsets that a group has committed when a night ends say about its pulls in that night.
+
+
+@dataclass
+class GroupCommits:
+    """The offsets of the group and topic of ``start``, and where it went on at other ones.
+
+    ``moves`` are those of the night's Timeline. ``lost_to``: by queue id, where the group went on because the broker
+    had deleted what waited for it.
+    """
+
+    start: GroupStart
+    moves: Sequence[tuple[int, int]]
+    lost_to: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def present(self) -> dict[int, int]:
+        """By queue id, the offsets that the broker has."""
+        return dict(self.start.broker_offsets.committed.get(self.start.key, {}))
+
+    def present_at(self, stopped_at: int | None) -> dict[int, int]:
+        """:attr:`present` of a group that stopped in the night (ms); empty if they may be older than its stop."""
+        may_be_older = stopped_at is not None and self.start.broker_offsets.may_lack(stopped_at)
+        return {} if may_be_older else self.present
+
+    def uncommitted(self) -> dict[int, int]:
+        """By queue id, where the group would begin in queues in which its clients have never committed an offset."""
+        key, so_far = self.start.key, self.start.offsets_so_far
+        without_offset = self.start.broker_offsets.uncommitted(key)
+        if not without_offset:
+            return {}
+        decided = so_far.of(key)
+        known = {queue_id for _, queue_id in self.moves} | so_far.committed(key).keys()
+        queue_ids = [each for each in without_offset if each not in known]
+        first = self.start.offsets(queue_ids)
+        return {each: max(first[each], decided.get(each, 0)) for each in queue_ids if first[each] < FOREVER}
+
+    def uncommitted_at(self, stopped_at: int | None) -> dict[int, int]:
+        """:meth:`uncommitted` of a group that stopped in the night (ms); empty if the offsets may be older."""
+        offsets = self.start.broker_offsets
+        saved_at = (offsets.committed_at or 0) - (SAVE_DELAY if offsets.is_estimated else 0)
+        is_later = stopped_at is not None and saved_at >= stopped_at
+        return self.uncommitted() if is_later else {}
+
+    def limit(self, stint: Stint, until: int) -> dict[int, int]:
+        """Ends the windows of queues in which the group was behind ``until`` (ms). Returns its offsets there.
+
+        If the group moves to another offset of a queue later, the committed one says nothing about the time before.
+        """
+        if not self.present:
+            return {}
+        key, broker_offsets = self.start.key, self.start.broker_offsets
+        decided = self.start.offsets_so_far.of(key) | self.lost_to
+        committed = self.uncommitted() | self.present
+        found = stint.offsets_behind(key[1], committed, decided, broker_offsets, until)
+        moved_later = {queue_id for at, queue_id in self.moves if at >= until}
+        limits = {queue_id: offset for queue_id, offset in found.items() if queue_id not in moved_later}
+        stint.limit(limits)
+        return limits
+
+
+# The message filters of a group, at an instant and in an interval.
+
+
+class FiltersInForce:
+    """The message filters of one group, from all states (``rows``) of its subscriptions."""
+
+    def __init__(self, rows: Sequence[SubscriptionRow], config: BrokerConfig) -> None:
+        self._rows = rows
+        self._config = config
+
+    def is_pulling(self, row: SubscriptionRow) -> bool:
+        """Whether the group is online with this subscription, and the broker accepts its pulls."""
+        return is_pulling(row, self._config)
+
+    def at(self, row: SubscriptionRow, instant: int) -> MessageFilter:
+        """The filter of a subscription that is pulling at an instant (ms)."""
+        others = in_force_at(self._rows, instant) if reads_others(row, self._config) else ()
+        found = message_filter(row, others, self._config)
+        assert found is not None
+        return found
+
+    def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter]]:
+        """The filters of a subscription in [``begin``, ``end``) (ms), each with its part of that interval."""
+        cuts = [begin, end]
+        if reads_others(row, self._config):
+            cuts[1:1] = sorted({other.valid_from for other in self._rows if begin < other.valid_from < end})
+        for start, stop in pairwise(cuts):
+            yield start, stop, self.at(row, max(start, row.valid_from))
+
+
+class NightFilters:
+    """The message filters of all groups in a night, from its history of subscriptions and its configuration."""
+
+    def __init__(self, history: Iterable[SubscriptionRow], config: BrokerConfig) -> None:
+        rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+        for row in history:
+            rows_of_group[row.consumer_group].append(row)
+        self._filters = {group: FiltersInForce(rows, config) for group, rows in rows_of_group.items()}
+        self._rows = {(*row.key, row.valid_from): row for rows in rows_of_group.values() for row in rows}
+
+    def at(self, key: GroupTopic, valid_from: int, instant: int) -> MessageFilter:
+        """The filter at an instant (ms) of the subscription of a group and topic that is in force since then (ms)."""
+        return self._filters[key[0]].at(self._rows[(*key, valid_from)], instant)
+
+
+# Messages in queues that no client reads, because their client does not subscribe to the topic: they wait.
+#
+# Source: AllocateMessageQueueAveragely, RebalanceImpl. The broker keeps the group's offset. When another client gets
+# the queue, or its client subscribes to the topic, the messages are pulled from there, under the subscription then in
+# force.
+
+
+NOT_READ = "no client read the queue before"
+
+
+@dataclass(frozen=True)
+class _UnreadWindow:
+    """A window of one queue that no client reads until ``until`` (ms), and the list in which it belongs."""
+
+    windows: list[PullWindow]
+    queue_id: int
+    window: PullWindow
+    until: int
+
+
+class UnreadQueues:
+    """What waits in the queues of one group and topic that no client reads."""
+
+    def __init__(self, clients: Sequence[ClientTags], filters: FiltersInForce) -> None:
+        self._clients = clients
+        self._filters = filters
+        self._pulls: list[tuple[int, int, SubscriptionRow]] = []
+        self._waiting: list[_UnreadWindow] = []
+
+    def note_pulls(self, row: SubscriptionRow, begin: int, end: int) -> None:
+        """The group pulls under a subscription in [``begin``, ``end``) (ms). Call it in the order of time."""
+        self._pulls.append((begin, end, row))
+
+    def add(self, windows: list[PullWindow], window: PullWindow, clients: ClientTags) -> None:
+        """Keeps what no client reads of a window that belongs in ``windows``."""
+        for queue_id, part in unread(window, clients):
+            self._waiting.append(_UnreadWindow(windows, queue_id, part, clients.valid_to))
+
+    def keep(self, windows: list[PullWindow], window: PullWindow, at: int) -> PullWindow:
+        """Keeps what no client reads at ``at`` (ms) of a window of listed queues, and returns the rest."""
+        rest = dict(window.offsets)
+        for queue_id, offsets in window.offsets.items():
+            until = read_from(queue_id, at, self._clients)
+            if until > at:
+                del rest[queue_id]
+                self._waiting.append(
+                    _UnreadWindow(windows, queue_id, replace(window, offsets={queue_id: offsets}), until)
+                )
+        return replace(window, offsets=rest)
+
+    def begins(self, broker_offsets: BrokerOffsets) -> dict[int, int]:
+        """By queue id, the offset from which messages wait."""
+        found: dict[int, int] = {}
+        for each in self._waiting:
+            begin, _ = each.window.offsets[each.queue_id]
+            if each.window.stored_from > BEGINNING:
+                topic, since = each.window.topic, each.window.stored_from
+                begin = max(begin, broker_offsets.first_since(topic, each.queue_id, since))
+            found[each.queue_id] = min(begin, found.get(each.queue_id, begin))
+        return found
+
+    def forget(self, queue_id: int) -> None:
+        """The group's offset in a queue was set: what waits there is not pulled."""
+        self._waiting = [each for each in self._waiting if each.queue_id != queue_id]
+
+    def take_read(self) -> Iterator[tuple[list[PullWindow], PullWindow]]:
+        """Removes and returns what was pulled after all, by the pulls so far: windows, and the lists for them."""
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            window = self._read(each)
+            if window is None:
+                self._waiting.append(each)
+            else:
+                yield each.windows, window
+
+    def _read(self, waiting: _UnreadWindow) -> PullWindow | None:
+        for begin, end, row in self._pulls:
+            at = read_from(waiting.queue_id, max(begin, waiting.until), self._clients)
+            if at < end:
+                return replace(
+                    waiting.window,
+                    message_filter=self._filters.at(row, at),
+                    subscription_from=row.valid_from,
+                    available_at=at,
+                    reason=NOT_READ,
+                )
+        return None
+
+
+# The pull windows of one group on one topic in a night, for each of its clients.
+
+
+class PlannedWindows:
+    """The ``online`` and ``backlog`` windows, their ``stint``, and what waits ``unread`` because no client reads it.
+
+    ``uncertain``: the messages of which it is not known which client read them. ``ends``: by queue id, the offset at
+    which new messages begin.
+    """
+
+    def __init__(self, clients: Sequence[ClientTags], filters: FiltersInForce, ends: Mapping[int, int]) -> None:
+        self.online: list[PullWindow] = []
+        self.backlog: list[PullWindow] = []
+        self.uncertain: list[UncertainChange] = []
+        self._ends = ends
+        self.stint = Stint()
+        self.unread = UnreadQueues(clients, filters)
+        self._clients = clients
+
+    def add(self, windows: list[PullWindow], window: PullWindow) -> None:
+        """Adds a window to ``online`` or ``backlog``, split by client."""
+        for during, clients in by_time(window, self._clients):
+            if clients is None:
+                self.stint.add(windows, during)
+            else:
+                for part in by_client(during, clients):
+                    self.stint.add(windows, part)
+                if clients.undecided:
+                    begins = self._ends if windows is self.online else {}
+                    self.uncertain.append(undecided(during, clients, begins))
+                self.unread.add(windows, during, clients)
+
+    def read_later(self) -> None:
+        """Adds what was pulled after all, because a client read its queue again."""
+        for windows, window in self.unread.take_read():
+            self.add(windows, window)
+
+    def start(self, at: int) -> None:
+        """The group begins to pull at ``at`` (ms)."""
+        self.read_later()
+        self.stint.start(at)
+
+    def leave(self, queue_id: int) -> None:
+        """The group goes on at another offset of a queue: what waits there is not pulled."""
+        self.read_later()
+        self.unread.forget(queue_id)
+
+
+# The timeline of one group on one topic in one night: when it pulled, and under which subscription.
+
+
+class Moment(Enum):
+    """What happens to a group on a topic."""
+
+    BEGIN = "begin"
+    """The group is online for the first time."""
+    START = "start"
+    """The group begins to pull: for the first time, or again."""
+    CHANGE = "change"
+    """The group continues to pull under another subscription."""
+    STOP = "stop"
+    """The group leaves, or the broker refuses its pulls."""
+    RESET = "reset"
+    """An operator sets the group's offset in one queue."""
+    RENEWAL = "renewal"
+    """Queues of the topic begin again."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A moment of a timeline, at ``at`` (ms).
+
+    ``row`` is the subscription in force from then on, ``before`` the one until then (None: the first). ``reset`` is
+    the event of a RESET, ``renewals`` are those of a RENEWAL.
+    """
+
+    at: int
+    moment: Moment
+    row: SubscriptionRow
+    before: SubscriptionRow | None = None
+    reset: SubscriptionEvent | None = None
+    renewals: Sequence[QueueRenewal] = ()
+
+
+class _WaitingChange(NamedTuple):
+    """An offset reset, or the renewals of queues, at a time (ms)."""
+
+    at: int
+    reset: SubscriptionEvent | None = None
+    renewals: Sequence[QueueRenewal] = ()
+
+    def step(self, row: SubscriptionRow) -> Step:
+        moment = Moment.RENEWAL if self.reset is None else Moment.RESET
+        return Step(self.at, moment, row, row, self.reset, self.renewals)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
+
+    ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
+    """
+
+    first: SubscriptionRow | None
+    pulls_at_first: bool
+    steps: Sequence[Step]
+    resets: Sequence[SubscriptionEvent]
+
+    @property
+    def moves(self) -> list[tuple[int, int]]:
+        """When queues began again, or an operator set the group's offset: times (ms) and queue ids."""
+        renewed = [(step.at, renewal.queue_id) for step in self.steps for renewal in step.renewals]
+        return renewed + [(step.at, step.reset.queue_id or 0) for step in self.steps if step.reset is not None]
+
+
+def timeline(
+    rows: Sequence[SubscriptionRow],
+    resets: Iterable[SubscriptionEvent],
+    as_of: int | None,
+    is_pulling: Callable[[SubscriptionRow], bool],
+    renewals: Iterable[QueueRenewal] = (),
+) -> Timeline:
+    """The steps after ``as_of`` (ms; None: all of them).
+
+    ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
+    tells whether the group pulls under a subscription. ``renewals`` are those of the topic since ``as_of``, in order.
+    """
+    begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
+    first = begins[-1] if begins else None
+    ordered = sorted(resets, key=lambda reset: reset.at)
+    waiting = [_WaitingChange(reset.at, reset) for reset in ordered if as_of is None or reset.at > as_of]
+    waiting += [
+        _WaitingChange(at, renewals=tuple(of_topic)) for at, of_topic in groupby(renewals, lambda each: each.at)
+    ]
+    waiting.sort(key=lambda each: each.at)
+    is_known = any(row.is_consuming for row in begins)
+    steps = list(_steps(first, is_known, rows[len(begins) :], waiting, is_pulling))
+    return Timeline(first, first is not None and is_pulling(first), steps, ordered)
+
+
+def _steps(
+    first: SubscriptionRow | None,
+    is_known: bool,
+    rows: Iterable[SubscriptionRow],
+    waiting: list[_WaitingChange],
+    is_pulling: Callable[[SubscriptionRow], bool],
+) -> Iterator[Step]:
+    """``is_known``: whether the group was online before. ``waiting``: what happens to queues in the night, in order."""
+    current = first
+    for row in rows:
+        while waiting and waiting[0].at < row.valid_from:
+            happening = waiting.pop(0)
+            if current is not None:
+                yield happening.step(current)
+        if row.is_consuming and not is_known:
+            is_known = True
+            yield Step(row.valid_from, Moment.BEGIN, row, current)
+        pulled = current is not None and is_pulling(current)
+        if is_pulling(row):
+            yield Step(row.valid_from, Moment.CHANGE if pulled else Moment.START, row, current)
+        elif pulled:
+            yield Step(row.valid_from, Moment.STOP, row, current)
+        current = row
+    for happening in waiting:
+        if current is not None:
+            yield happening.step(current)
+
+
+WAS_ONLINE = "was online when the night began"
+WAS_BEHIND = "was behind when the night began"
+FIRST_START = "first start"
+RETURNED = "returned"
+ANSWERED = "the broker answers its pulls, which it refused before"
+OFFSETS_REMOVED = "begins as at its first start: the broker had no offset of it any more"
+CHANGED = "subscription changed"
+RESET = "reset by an operator"
+_OTHER_QUEUES = -1
+"""Instead of a queue id: all queues that are not listed."""
+QUEUE_BEGAN_AGAIN = "a queue began again"
+DELETED = "the broker deleted it before the group pulled it"
+
+
+class GroupNightPlan:
+    """Computes the pull windows of one group on one topic in a night. ``line``: what happens to it in the night."""
+
+    def __init__(
+        self, group_start: GroupStart, line: Timeline, filters: FiltersInForce, clients: Sequence[ClientTags]
+    ) -> None:
+        self.group = GroupNight(group_start.key)
+        self.uncertain_changes: list[UncertainChange] = []
+        self.lost: list[PullWindow] = []
+        self._group_start = group_start
+        self._offsets_so_far = group_start.offsets_so_far
+        self._broker_offsets = group_start.broker_offsets
+        self._line = line
+        self._filters = filters
+        self._clients = clients
+        new_from = group_start.offsets_so_far.of_topic(self.group.key[1]).ends_by_queue
+        self._windows = PlannedWindows(clients, filters, new_from)
+        self.online, self.backlog = self._windows.online, self._windows.backlog
+        self.undecided = self._windows.uncertain
+        """What only some clients of the group keep, where it is not known which of them read it."""
+        self._position = Position()
+        self._committed = GroupCommits(group_start, line.moves)
+        self._begins_anew = False
+        """Whether the broker has no offset any more of the group, which is away."""
+        self._reason = WAS_ONLINE
+
+    def run(self, unread: Timeline | None = None) -> None:
+        """Plans the night.
+
+        ``unread``: the end of the last night, whose messages it could not read, because the copy of the log was older
+        than the rest of the snapshot; None if nothing happened to the group then.
+        """
+        line = self._line
+        if line.first is None and not line.steps:
+            return
+        self._resume(unread)
+        is_pulling = line.pulls_at_first
+        for i, step in enumerate(line.steps):
+            self._take(step, is_pulling)
+            is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (
+                is_pulling and step.moment in (Moment.RESET, Moment.RENEWAL)
+            )
+            if is_pulling:
+                self._go_on(step.row, step.at, line.steps[i + 1 :])
+        self._windows.read_later()
+        self.group.is_consuming = is_pulling
+        if is_pulling:
+            # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
+            limits = self._committed.limit(self._windows.stint, FOREVER)
+            self.group.behind = bool(limits)
+            self.group.told_to.update(limits)
+        else:
+            self._wait()
+        self.group.told_to = self._windows.unread.begins(self._broker_offsets) | self.group.told_to
+
+    def _resume(self, unread: Timeline | None) -> None:
+        """The group goes on as it was when the last night ended."""
+        line = self._line
+        last_night = None if unread is None else self._go_back(unread)
+        if line.pulls_at_first:
+            assert line.first is not None
+            as_of = self._offsets_so_far.as_of or 0
+            self._windows.stint.at = as_of
+            self._catch_up(line.first)
+            self._go_on(line.first, BEGINNING if unread is None else as_of + 1, line.steps)
+        elif self._offsets_so_far.removed(self.group.key):
+            self._begins_anew = True
+        elif last_night is not None and last_night.stopped_at is not None:
+            behind = self._offsets_so_far.behind(self.group.key)
+            told_to = {queue_id: told_to for queue_id, (told_to, _) in behind.items()}
+            self._position = Position(told_to | last_night.told_to, last_night.stopped_at)
+        else:
+            self._position = Position(self._offsets_so_far.waiting(self.group.key))
+
+    def _take(self, step: Step, is_pulling: bool) -> None:
+        """What a step changes. ``is_pulling``: whether the group pulled before it."""
+        match step.moment:
+            case Moment.BEGIN:
+                self._begins_anew = False
+                self._reason = FIRST_START
+                self._position = self._group_start.position(step.at, self._line.resets)
+            case Moment.START:
+                if self._begins_anew:
+                    self._reason = OFFSETS_REMOVED
+                    self._position = self._group_start.position_anew(step.at, self._position)
+                elif self._reason != FIRST_START:
+                    was_refused = step.before is not None and step.before.is_consuming
+                    self._reason = ANSWERED if was_refused else RETURNED
+                self._start(step, WindowKind.RESET if self._begins_anew else WindowKind.BACKLOG)
+                self._begins_anew = False
+            case Moment.CHANGE:
+                self._reason = CHANGED
+                assert step.before is not None
+                self._note_uncertain(step.before, step.row, step.at)
+            case Moment.STOP:
+                self._reason = ""
+                self._position = Position(self._committed.limit(self._windows.stint, step.at), stored_from=step.at)
+            case Moment.RESET:
+                self._reset(step, is_pulling)
+            case Moment.RENEWAL:
+                if is_pulling:
+                    self._reason = QUEUE_BEGAN_AGAIN
+                for renewal in step.renewals:
+                    self._renew(renewal, is_pulling)
+
+    def _go_back(self, unread: Timeline) -> GroupNight:
+        """Plans new messages from before the last night's end as that night would have. Returns the progress."""
+        committed = {self.group.key: self._offsets_so_far.committed(self.group.key)}
+        broker_offsets = replace(self._broker_offsets, committed=committed, committed_at=None)
+        so_far = OffsetsSoFar(self._offsets_so_far.read_to)
+        group_start = replace(self._group_start, offsets_so_far=so_far, broker_offsets=broker_offsets)
+        plan = GroupNightPlan(group_start, unread, self._filters, self._clients)
+        plan.run()
+        end = (self._offsets_so_far.as_of or 0) + 1
+        # Of earlier nights' messages, the last night filtered those of its backlog.
+        for window in (*plan.online, *plan.backlog):
+            self.online.append(replace(window, stored_to=min(window.stored_to, end), kind=WindowKind.ONLINE))
+        return plan.group
+
+    def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[Step]) -> None:
+        """The group pulls messages stored from ``begin`` (ms) until its next step."""
+        end = later[0].at if later else FOREVER
+        self._windows.unread.note_pulls(row, begin, end)
+        for start, stop, in_force in self._filters.during(row, begin, end):
+            window = PullWindow(in_force, row.valid_from, start, stop, reason=self._reason)
+            self._windows.add(self.online, window)
+
+    def _start(self, step: Step, kind: WindowKind) -> None:
+        """The group pulls what waits for it. What the broker deleted is lost to it."""
+        topic, position = self.group.key[1], self._position
+        self._windows.start(step.at)
+        ranges: dict[int, OffsetRange] = {}
+        deleted: dict[int, OffsetRange] = {}
+        for queue_id, offset in position.offsets.items():
+            first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
+            ranges[queue_id] = first, FOREVER
+            if queue_id in position.reset:
+                self._windows.stint.move(queue_id)
+            elif first > offset:
+                self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
+                self._committed.lost_to[queue_id] = first
+                deleted[queue_id] = offset, first
+        window = PullWindow(
+            self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
+            only_listed=position.stored_from is not None, places=self._places(step.at, self._broker_offsets.log_start),
+            kind=kind, reason=self._reason,
+        )  # fmt: skip
+        if deleted:
+            self.lost.append(replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=DELETED))
+        reasons = self._start_reasons(ranges, step.at)
+        window = replace(window, reason=reasons.pop(_OTHER_QUEUES))
+        for reason in dict.fromkeys(reasons.values()):
+            if reason != window.reason:
+                queues = {queue_id: ranges[queue_id] for queue_id, other in reasons.items() if other == reason}
+                of_queues = WindowKind.RESET if reason == RESET else kind
+                part = replace(window, offsets=queues, only_listed=True, kind=of_queues, reason=reason)
+                self._windows.add(self.backlog, part)
+                nothing = {} if window.only_listed else dict.fromkeys(queues, (0, 0))
+                listed = {queue_id: each for queue_id, each in window.offsets.items() if queue_id not in queues}
+                window = replace(window, offsets=listed | nothing)
+        if not window.only_listed or window.offsets:
+            self._windows.add(self.backlog, window)
+        if position.stored_from is not None:
+            others = dict.fromkeys(ranges, (0, 0))
+            rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
+            self._windows.add(self.backlog, rest)
+
+    def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, str]:
+        """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
+        reasons = dict.fromkeys([*queue_ids, _OTHER_QUEUES], self._reason)
+        if self._reason == FIRST_START:
+            of_first = self._group_start.reasons(reasons, at, self._line.resets)
+            reasons = {queue_id: f"{FIRST_START}: {reason}" for queue_id, reason in of_first.items()}
+        return reasons | dict.fromkeys(self._position.reset & reasons.keys(), RESET)
+
+    def _reset(self, step: Step, is_pulling: bool) -> None:
+        """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
+        assert step.reset is not None
+        queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
+        offset = max(offset, self._broker_offsets.min_offset(self.group.key[1], queue_id))
+        self._windows.leave(queue_id)
+        if not is_pulling:
+            self._position.offsets[queue_id] = offset
+            self._position.reset.add(queue_id)
+            return
+        self._reason = RESET
+        self._windows.stint.at = step.at
+        self._windows.stint.move(queue_id)
+        message_filter = self._filters.at(step.row, step.at)
+        ranges = {queue_id: (offset, FOREVER)}
+        window = PullWindow(
+            message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True,
+            places=self._places(step.at, self._broker_offsets.log_start), kind=WindowKind.RESET, reason=RESET,
+        )  # fmt: skip
+        self._windows.add(self.backlog, window)
+
+    def _renew(self, renewal: QueueRenewal, is_pulling: bool) -> None:
+        """A queue begins again. What waited for the group in the old one is lost to it."""
+        self._windows.leave(renewal.queue_id)
+        self._windows.stint.move(renewal.queue_id)
+        if not is_pulling and not (self._begins_anew and renewal.keeps_offsets):
+            self._position.begin_again(renewal)
+
+    def _places(self, at: int, log_start: int) -> Mapping[int, OffsetRange]:
+        """By queue id, where the entries are that a queue has at ``at`` (ms), if it began again."""
+        topic = self.group.key[1]
+        return places_at(
+            self._offsets_so_far.begins(topic), self._broker_offsets.renewals.get(topic, ()), at, log_start
+        )
+
+    def _catch_up(self, row: SubscriptionRow) -> None:
+        """A group that was behind continues at its offset of the night before, with its subscription of that time."""
+        ranges = self._offsets_so_far.behind(self.group.key)
+        self._windows.stint.behind = set(ranges)
+        if ranges:
+            as_of = self._offsets_so_far.as_of or row.valid_from
+            places = self._places(self._windows.stint.at, log_start=0)
+            window = PullWindow(
+                self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True, places=places,
+                kind=WindowKind.BACKLOG, reason=WAS_BEHIND,
+            )  # fmt: skip
+            self._windows.add(self.backlog, self._windows.unread.keep(self.backlog, window, as_of))
+
+    def _wait(self) -> None:
+        """The group does not pull when the night ends: it left, or the broker refuses its pulls.
+
+        Its deliveries are decided up to its committed offset, or up to the offset that an operator set; without
+        either, up to where it stopped. A committed offset that may be older than the stop does not count. If the
+        broker has no offset any more, what the group would get if it came back now is not decided.
+        """
+        if self._offsets_so_far.are_removed(self.group.key, self._broker_offsets):
+            topic = self._offsets_so_far.topics[self.group.key[1]]
+            self.group.told_to = self._group_start.offsets(topic.queue_ids)
+            return
+        self.group.stopped_at = self._position.stored_from
+        others = self._committed.uncommitted_at(self.group.stopped_at).items()
+        committed = {each: offset for each, offset in others if each not in self._position.offsets}
+        committed |= self._committed.present_at(self.group.stopped_at)
+        self.group.told_to = {**self._position.offsets, **committed}
+        # A committed offset that an operator set does not say how far the group had come.
+        reset = self._position.reset
+        self._windows.stint.limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
+
+    def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
+        change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)
+        if change is not None:
+            self.uncertain_changes.append(change)

@@ -1,1 +1,0 @@
-"""The broker's answer to a pull, and what the pull costs the broker."""

@@ -1,1 +1,0 @@
-"""Predicates in normal form: simplified and sorted, so that most equal predicates are one object."""

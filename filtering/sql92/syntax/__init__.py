@@ -1,1 +1,0 @@
-"""The text of an expression, its tokens, and its syntax tree."""

@@ -1,1 +1,0 @@
-"""The commit of a run: its tables, and last its row of run_ledger."""

@@ -1,0 +1,540 @@
+"""Plans which parts of a broker's log a night reads: new parts, and parts that changed since an earlier night.
+
+Logs are compared by content. A broker preallocates segments and writes them through memory maps, so new messages
+may change neither the size nor the time of a file.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise, takewhile
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.night.inputs import StoreSnapshot
+from jobs.night.past import BrokerState
+from jobs.night.tasks import LogRange, RangeResult
+from schemas.commitlog import COMMITLOG
+from schemas.delta.table import StoredFile
+from schemas.delta.table_rows import Where, one_of, row_groups, sorted_by, tuples, within
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from schemas.messages.message_view import file_columns, view
+from schemas.messages.stored_messages import PhysicalRange, end_of_messages
+from schemas.quarantine import QUARANTINE
+from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk, first_piece
+from schemas.rocketmq_store.message_decoder import decode
+from schemas.rocketmq_store.recovery import fingerprint
+from schemas.rocketmq_store.segments import Segment, is_mapped_file
+from schemas.run_ledger import DAMAGED_BODIES
+from schemas.spark_tasks import Session, run_tasks
+from schemas.storage import Storage
+
+# The segments of a broker's log in one night, and what is at their physical offsets.
+
+
+@dataclass(frozen=True)
+class LogSegments:
+    """The segments of a log in a store, and the physical offsets after the last nonzero byte of each (``ends``)."""
+
+    store: Storage
+    segments: Sequence[Segment]
+    ends: Sequence[int]
+
+    @property
+    def start(self) -> int:
+        return self.segments[0].offset
+
+    def at(self, offset: int) -> tuple[Segment, int] | None:
+        """The segment with a physical offset, and the end of its data; None if no segment has it."""
+        pairs = zip(self.segments, self.ends, strict=True)
+        return next(((segment, end) for segment, end in pairs if segment.offset <= offset < segment.end), None)
+
+    def record(self, offset: int) -> Records | None:
+        """The record that begins at a physical offset; None if there is no whole record."""
+        first = self._first_piece(offset)
+        return first if isinstance(first, Records) else None
+
+    def is_damaged(self, offset: int) -> bool:
+        """Whether the bytes from a physical offset on are not a record, nor the end of a segment or of the log."""
+        return isinstance(self._first_piece(offset), Damage)
+
+    def is_missing(self, offset: int) -> bool:
+        """Whether the segment with a physical offset has no data from there on, but a later segment has."""
+        found = self.at(offset)
+        return self.start <= offset < self.segments[-1].offset and (found is None or found[0].data_end <= offset)
+
+    def _first_piece(self, offset: int) -> Records | Damage | None:
+        found = self.at(offset)
+        if found is None:
+            return None
+        return first_piece(found[0], offset, found[1])
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes from a physical offset on; fewer at the end of a segment."""
+        found = self.at(offset)
+        if found is None:
+            return b""
+        with found[0].open() as file:
+            return file.read(offset - found[0].offset, length).tobytes()
+
+    def range(self, start: int, stop: int) -> LogRange:
+        """A range of one segment, as a task that lies before the end of the log."""
+        found = self.at(start)
+        assert found is not None
+        segment, end = found
+        stop = min(stop, segment.end)
+        ends_segment = stop >= segment.data_end
+        return LogRange(segment, start, stop, max(end, stop), followed_by=self.after(segment) if ends_segment else None)
+
+    def parts(self, start: int, stop: int) -> Iterator[LogRange]:
+        """The data from a physical offset to another, a range for each segment."""
+        for segment in self.segments:
+            if start < segment.end and segment.offset < stop and start < segment.data_end:
+                yield self.range(max(start, segment.offset), min(stop, segment.data_end))
+
+    def after(self, segment: Segment) -> int | None:
+        """The physical offset of the next segment; None after the last one."""
+        return next((other.offset for other in self.segments if other.offset > segment.offset), None)
+
+
+# Compares a broker's log with the stored messages, to find another log or a cut end.
+
+
+SEAM_BYTES = 1 << 16
+"""The last messages that are stored, this many bytes and at least one, are compared with the log in all fields."""
+_HEADER = (
+    "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp",
+    "sys_flag", "body_length", "tags", "keys",
+)  # fmt: skip
+_MESSAGE = (*_HEADER, "properties", "body_crc")
+
+
+class LogComparison:
+    """Compares a log with the messages of ``broker_name`` in a warehouse, stored up to the physical offset ``end``."""
+
+    def __init__(self, log: LogSegments, broker_name: str, end: int, warehouse: Warehouse) -> None:
+        self._log = log
+        self._end = end
+        self._broker_name = broker_name
+        self._warehouse = warehouse
+
+    @cached_property
+    def _files(self) -> list[StoredFile]:
+        files = self._warehouse.files(COMMITLOG, self._broker_name)
+        return sorted(files, key=lambda file: file.least["commitlog_offset"])
+
+    @property
+    def first_stored(self) -> int:
+        """The physical offset of the first stored message."""
+        return self._files[0].least["commitlog_offset"] if self._files else self._end
+
+    def first_difference(self) -> int | None:
+        """The physical offset of the first stored message after the last one that is in the log; None if all are.
+
+        Messages before it that are not in the log were damaged after a night read them: a broker that cuts its log
+        writes all later messages anew. Messages that the broker deleted are not compared. If the log has all stored
+        messages and ends before what was read, the bytes that are gone were damage: it differs after the last message.
+        """
+        cut = self._cut()
+        if cut is None and self._is_shorter:
+            return self._end_of_messages
+        # A broker that cuts its log writes a new record there, or nothing, and no later segment has data.
+        is_damage = cut is not None and (self._log.is_damaged(cut) or self._log.is_missing(cut))
+        return None if is_damage and self._log.segments[-1].data_end >= self._end else cut
+
+    @property
+    def _is_shorter(self) -> bool:
+        return self._end > self._log.segments[-1].end
+
+    @property
+    def _end_of_messages(self) -> int:
+        """The physical offset after the last stored message; the start of the log without one."""
+        last = max((file.greatest["commitlog_offset"] for file in self._files), default=0)
+        return max(self._log.start, end_of_messages(self._warehouse, self._files, last))
+
+    def _cut(self) -> int | None:
+        files = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]
+        at_end = None if self._is_shorter or not files else self._difference_at_end(files[-1])
+        if not files or (at_end is None and not self._is_shorter):
+            return None
+        first = bisect_left(files, True, key=lambda file: not self._begins_the_same(file))
+        if first == 0:
+            return int(files[0].least["commitlog_offset"])
+        differing = self._difference_in(files[first - 1])
+        if differing is not None:
+            return differing
+        return int(files[first].least["commitlog_offset"]) if first < len(files) else at_end
+
+    def _difference_at_end(self, file: StoredFile) -> int | None:
+        """The physical offset from which the last messages of a file are not in the log; None if the last one is."""
+        last = file.greatest["commitlog_offset"]
+        near = [within("commitlog_offset", max(self._log.start, last - SEAM_BYTES))]
+        stored = self._warehouse.rows(COMMITLOG, file_columns(_MESSAGE), near, [file])
+        rows = view(sorted_by(stored, "commitlog_offset"), _MESSAGE).to_pylist(maps_as_pydicts="strict")
+        different = list(takewhile(lambda row: not self._is_in_log(row), reversed(rows)))
+        return int(different[-1]["commitlog_offset"]) if different else None
+
+    def _is_in_log(self, row: dict[str, Any]) -> bool:
+        """Whether the log has the same message: header, properties and body checksum."""
+        record = self._log.record(row["commitlog_offset"])
+        if record is None:
+            return False
+        found: list[dict[str, Any]] = decode(record, _MESSAGE).to_pylist(maps_as_pydicts="strict")
+        return found == [row]
+
+    def _begins_the_same(self, file: StoredFile) -> bool:
+        """Whether one of the first messages of a file is in the log."""
+        first = max(file.least["commitlog_offset"], self._log.start)
+        near = [within("commitlog_offset", first, first + SEAM_BYTES)]
+        rows = sorted_by(self._warehouse.rows(COMMITLOG, _HEADER, near, [file]), "commitlog_offset")
+        for row in rows.to_pylist():
+            record = self._log.record(row["commitlog_offset"])
+            if record is not None and decode(record, _HEADER).to_pylist() == [row]:
+                return True
+        return False
+
+    def _difference_in(self, file: StoredFile) -> int | None:
+        """Where a file has its first message after the last one that is in the log; None if its last one is."""
+        stored = sorted_by(self._warehouse.rows(COMMITLOG, _HEADER, files=[file]), "commitlog_offset")
+        offsets = stored["commitlog_offset"].to_numpy()
+        after = int(np.searchsorted(offsets, self._log.start))
+        for batch in self._decoded(int(offsets[after]), int(offsets[-1]) + 1):
+            at = np.searchsorted(offsets, batch["commitlog_offset"].to_numpy()).clip(max=len(offsets) - 1)
+            expected = stored.take(at)
+            same = np.ones(len(batch), bool)
+            for name in _HEADER:
+                equal = pc.equal(expected[name], batch[name]).fill_null(False).to_numpy()
+                both_null = pc.and_(expected[name].is_null(), batch[name].is_null()).to_numpy()
+                same &= equal | both_null
+            if same.any():
+                after = int(at[same].max()) + 1
+        return int(offsets[after]) if after < len(offsets) else None
+
+    def _decoded(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """The records of the log from a physical offset to another."""
+        for segment, end in zip(self._log.segments, self._log.ends, strict=True):
+            if start < segment.end and segment.offset < stop:
+                for piece in Walk(segment, max(start, segment.offset), stop, end):
+                    if isinstance(piece, Records):
+                        yield decode(piece, _HEADER)
+
+
+# Finds bytes of a broker's log that were damaged or missing when an earlier night read them, and are right now.
+
+
+COMPARED_DAMAGE = 64 << 20
+"""Bytes of quarantined damage that each night compares with the log again; damage beyond this is not compared."""
+
+
+@dataclass
+class _Damage:
+    """Quarantined bytes of a segment file, from a physical offset to another.
+
+    ``is_gap``: the rest of the segment was missing. ``is_repaired``: the log has other bytes there now.
+    """
+
+    segment: str
+    start: int
+    stop: int
+    is_gap: bool
+    is_repaired: bool = False
+
+
+class LogRepairs:
+    """The repairs of a log of which the messages up to the physical offset ``end`` are stored in a warehouse."""
+
+    def __init__(self, log: LogSegments, broker_name: str, end: int, warehouse: Warehouse) -> None:
+        self._log = log
+        self._end = end
+        self._warehouse = warehouse
+        self._messages = warehouse.files(COMMITLOG, broker_name)
+        self._quarantine = warehouse.files(QUARANTINE, broker_name)
+
+    def mended(self) -> list[LogRange]:
+        """The messages that were stored with a damaged body and have the right one in the log now."""
+        columns = ["commitlog_offset", "store_size"]
+        damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", self._log.start)]
+        rows = self._warehouse.rows(COMMITLOG, columns, damaged, self._messages)
+        ranges = []
+        for offset, size in tuples(rows, *columns):
+            record = self._log.record(offset)
+            if record is not None:
+                claimed, computed = decode(record, ["body_crc", "body_crc_computed"]).columns
+                if claimed.equals(computed):
+                    ranges.append(self._log.range(offset, offset + size))
+        return ranges
+
+    def repaired(self) -> list[LogRange]:
+        """Ranges of quarantined bytes that differ in the log now, and of segments that were missing.
+
+        Damage that adjoins is one range: a repaired message may begin in one piece and end in the next.
+        """
+        pieces = self._quarantined()
+        ranges: list[LogRange] = []
+        areas: list[_Damage] = []
+        next_starts = [*(piece.start for piece in pieces[1:]), self._end]
+        for piece, next_start in zip(pieces, next_starts, strict=False):
+            adjoins = bool(areas) and self._adjoins(areas[-1], piece)
+            if piece.is_gap:
+                ranges += self._fill(piece, next_start)
+            if adjoins:
+                areas[-1].stop = piece.stop
+                areas[-1].is_repaired |= piece.is_repaired
+            else:
+                areas.append(piece)
+        ranges += [self._log.range(area.start, area.stop) for area in areas if area.is_repaired]
+        return sorted(ranges, key=lambda part: part.start)
+
+    def _quarantined(self) -> list[_Damage]:
+        """The quarantined pieces of the log by physical offset, compared with the log.
+
+        Pieces of a file that is not the segment with this offset are left out: its name was wrong, or the log was cut.
+        """
+        in_log = [within("offset", self._log.start, min(self._end, self._log.segments[-1].end))]
+        pieces = []
+        compared = 0
+        for name, offset, data in self._rows_of_quarantine(in_log):
+            if is_mapped_file(name):
+                found = self._log.at(offset)
+                is_missing = not data and (found is None or found[0].offset >= int(name))
+                if is_missing or (found is not None and found[0].path == name):
+                    piece = _Damage(name, offset, offset + max(1, len(data)), is_gap=not data)
+                    if compared < COMPARED_DAMAGE:
+                        piece.is_repaired = not piece.is_gap and self._log.read(offset, len(data)) != data
+                        compared += len(data)
+                    pieces.append(piece)
+        return sorted(pieces, key=lambda piece: (piece.start, piece.segment, not piece.is_gap))
+
+    def _rows_of_quarantine(self, where: Where) -> Iterator[tuple[str, int, bytes]]:
+        """The file, the offset and the bytes of quarantined rows, a row group at a time: there may be gigabytes."""
+        storage = self._warehouse.log(QUARANTINE).storage
+        names = ["source_file", "offset", "bytes"]
+        for file in sorted(self._quarantine, key=lambda file: file.least["offset"]):
+            for rows in row_groups(QUARANTINE, storage, file.path, names, where):
+                for batch in rows.to_batches(max_chunksize=1):
+                    [row] = batch.to_pylist()
+                    yield row["source_file"], row["offset"], row["bytes"]
+
+    def _adjoins(self, area: _Damage, piece: _Damage) -> bool:
+        """Whether a piece continues an area of damage in the same segment."""
+        if piece.segment != area.segment:
+            return False
+        # Between damage and the missing rest, the filler may lie where it should not.
+        return piece.start == area.stop or (piece.is_gap and self._first_message_after(area.stop - 1) >= piece.start)
+
+    def _fill(self, gap: _Damage, next_start: int) -> list[LogRange]:
+        """Extends a gap over the bytes that the log has there now. Returns the same bytes of later segments."""
+        others = []
+        for part in self._log.parts(gap.start, min(self._first_message_after(gap.start), next_start)):
+            if part.start == gap.start:
+                gap.stop, gap.is_repaired = part.stop, True
+            else:
+                others.append(part)
+        return others
+
+    def _first_message_after(self, offset: int) -> int:
+        """The physical offset of the first stored message after another; the end of what was read without one."""
+        found = [self._end]
+        for file in self._messages:
+            least, greatest = file.least["commitlog_offset"], file.greatest["commitlog_offset"]
+            if least > offset:
+                found.append(least)
+            elif greatest > offset:
+                after = [within("commitlog_offset", offset + 1)]
+                rows = self._warehouse.rows(COMMITLOG, ["commitlog_offset"], after, [file])
+                found.append(pc.min(rows["commitlog_offset"]).as_py())
+        return min(found)
+
+
+# The part of a broker's log that earlier nights read.
+
+
+@dataclass(frozen=True)
+class ReadSoFar:
+    """The part of a broker's log that earlier nights read: up to the physical offset ``end``.
+
+    ``begin``: the least physical offset at which the log of a night began; None if all nights read message logs.
+    ``unsettled``: the fingerprint of the bytes behind ``end``, which could still change; None if there were none.
+    ``queue_ends``: the offset after the last entry, by topic and queue id. ``has_damaged_bodies``: whether a message
+    in the log may be stored with a damaged body.
+    """
+
+    broker_name: str
+    begin: int | None
+    end: int
+    unsettled: str | None
+    queue_ends: Mapping[tuple[str, int], int]
+    has_damaged_bodies: bool
+
+
+def read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:
+    """None before the first night with messages."""
+    last = state.last
+    if last is None or last.ingested_to is None:
+        return None
+    ends = {
+        (topic, queue_id): end
+        for topic, offsets in state.topics.items()
+        for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True)
+    }
+    has_damaged_bodies = last.inputs.get(DAMAGED_BODIES) != "0"
+    # After a message log, ingested_to is inside the last message.
+    begun, files = last.ingested_to - 1, warehouse.files(COMMITLOG, last.broker_name)
+    end = max(last.ingested_to, end_of_messages(warehouse, files, begun))
+    begin = min((entry.log_start for entry in state.entries if entry.log_start is not None), default=None)
+    return ReadSoFar(last.broker_name, begin, end, last.unsettled, ends, has_damaged_bodies)
+
+
+RANGE_BYTES = 128 << 20
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """The parts of a log that a night reads.
+
+    ``ranges``: new parts, in order. ``repaired``: earlier ranges that were damaged and changed since. ``mended``:
+    ranges of one message that was stored with a damaged body and has the right one now. ``cut``: the physical offset
+    from which the log differs from the stored messages; 0 if it is another log. ``deleted``: the bytes that the broker
+    deleted before a night read them. ``unread``: the bytes before the first message of the first night, which that
+    night's copy of the log did not have, and which no night reads.
+    """
+
+    log: LogSegments
+    ranges: Sequence[LogRange] = ()
+    repaired: Sequence[LogRange] = ()
+    mended: Sequence[LogRange] = ()
+    cut: int | None = None
+    deleted: PhysicalRange | None = None
+    unread: PhysicalRange | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of bytes to read."""
+        parts = [*self.ranges, *self.repaired, *self.mended]
+        return sum(min(part.stop, part.data_end) - part.start for part in parts)
+
+
+def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Warehouse, new_epoch: bool) -> LogPlan:
+    """Compares the log with the warehouse. Raises UsageError if it is another log than the broker's stored one.
+
+    ``new_epoch``: another log replaces the stored one.
+    """
+    log = _with_data(snapshot, 0 if so_far is None else so_far.end)
+    if so_far is None:
+        return LogPlan(log, _ranges(log, log.start, None))
+    comparison = LogComparison(log, so_far.broker_name, so_far.end, warehouse)
+    repairs = LogRepairs(log, so_far.broker_name, so_far.end, warehouse)
+    cut = comparison.first_difference()
+    mended: Sequence[LogRange] = repairs.mended() if so_far.has_damaged_bodies else ()
+    deleted = (so_far.end, log.start) if so_far.end < log.start else None
+    if cut is not None and cut > max(log.start, comparison.first_stored):
+        log = _with_data(snapshot, cut)
+        repaired, mended = _before(cut, repairs.repaired()), _before(cut, mended)
+        return LogPlan(log, _ranges(log, cut, None), repaired, mended, cut=cut)
+    if cut is not None or (deleted is not None and _goes_back(log, so_far.queue_ends, snapshot.offsets.min_offsets)):
+        if not new_epoch:
+            raise UsageError(
+                f"the store holds another log than the one of broker {so_far.broker_name} in the warehouse. Give "
+                "another brokerName (in --broker-config) or another --warehouse; if the broker was wiped and "
+                "restarted, add --new-epoch, which replaces all of its rows"
+            )
+        log = _with_data(snapshot, 0)
+        return LogPlan(log, _ranges(log, log.start, None), cut=0)
+    ranges = _ranges(log, max(so_far.end, log.start), so_far.unsettled)
+    is_unchanged = so_far.unsettled is not None and unsettled(log, so_far.end) == so_far.unsettled
+    if is_unchanged and log.record(so_far.end) is None:
+        ranges = []  # the same damage as in the night before, and no new bytes
+    unread = (log.start, so_far.begin) if so_far.begin is not None and log.start < so_far.begin else None
+    return LogPlan(log, ranges, repairs.repaired(), mended, deleted=deleted, unread=unread)
+
+
+def _before(offset: int, parts: Sequence[LogRange]) -> Sequence[LogRange]:
+    return [part for part in parts if part.stop <= offset]
+
+
+def _goes_back(
+    log: LogSegments, queue_ends: Mapping[tuple[str, int], int], first_offsets: Mapping[str, Mapping[int, int]]
+) -> bool:
+    """Whether the first message of a log has a queue offset below the end of its stored queue, and so have most queues.
+
+    A queue may have been created again, but hardly most of them. ``first_offsets``: those that the log has, by topic
+    and queue id, of queues with consume queue files.
+    """
+    first = log.record(log.start)
+    if first is None:
+        return False
+    (message,) = decode(first, ["topic", "queue_id", "queue_offset"]).to_pylist()
+    if message["queue_offset"] >= queue_ends.get((message["topic"], message["queue_id"]), 0):
+        return False
+    firsts = {(topic, queue): offset for topic, of_topic in first_offsets.items() for queue, offset in of_topic.items()}
+    go_on = [firsts[queue] >= end for queue, end in queue_ends.items() if end > 0 and queue in firsts]
+    return 2 * sum(go_on) <= len(go_on)
+
+
+def unsettled(log: LogSegments, offset: int) -> str | None:
+    """The fingerprint of the last segment's bytes from a physical offset on; None if only zeros follow."""
+    if not log.segments[-1].offset <= offset < log.ends[-1]:
+        return None
+    return fingerprint(log.read(offset, min(log.ends[-1] - offset, COMPARED_DAMAGE)))
+
+
+def read_ranges(log: LogPlan, read: Callable[[LogRange], RangeResult], session: Session) -> Iterator[RangeResult]:
+    """Reads the ranges of a log with ``read``, as parallel tasks. Yields the results in order."""
+    before: tuple[LogRange, RangeResult] | None = None
+    for part, result in zip(log.ranges, run_tasks(log.ranges, read, log.size, session), strict=True):
+        if before is None or not part.synchronise or result.first == before[1].reached:
+            if before is not None:
+                yield before[1]
+            before = part, result
+        elif result.first is None and part.stop <= before[1].reached and not part.ends_segment:
+            continue  # a record of the range before covers this one
+        else:
+            # A record of the range before crosses the border, and bytes inside it looked like a record.
+            merged = _merged(before[0], part)
+            before = merged, read(merged)
+    if before is not None:
+        yield before[1]
+
+
+def _merged(before: LogRange, after: LogRange) -> LogRange:
+    """Two adjacent ranges as one."""
+    return replace(before, stop=after.stop, ends_log=after.ends_log, seen=after.seen, followed_by=after.followed_by)
+
+
+def _with_data(snapshot: StoreSnapshot, read_to: int) -> LogSegments:
+    """The segments up to the last one with data. Segments that were read completely are not searched for their end."""
+    segments = snapshot.segments
+    ends = [segment.end if segment.end <= read_to else segment.data_end for segment in segments]
+    last = max((i for i, end in enumerate(ends) if end > segments[i].offset), default=0)
+    return LogSegments(snapshot.storage, segments[: last + 1], ends[: last + 1])
+
+
+def _ranges(log: LogSegments, begin: int, seen: str | None) -> list[LogRange]:
+    """Ranges of about RANGE_BYTES from ``begin`` to the end of the log.
+
+    Those of a segment have one size, and are one or an even number, so that two cores end at the same time.
+    A segment before the last one has at least one range, which is empty if no data follows in the segment.
+    """
+    ranges = []
+    for segment, data_end in zip(log.segments, log.ends, strict=True):
+        following = log.after(segment)
+        first = max(begin, segment.offset)
+        if begin >= (data_end if following is None else following):
+            continue
+        end = max(first, data_end)
+        count = max(1, 2 * round((end - first) / (2 * RANGE_BYTES)))
+        starts = [first + (end - first) * number // count for number in range(count)]
+        for start, stop in pairwise([*starts, end]):
+            part = LogRange(segment, start, stop, data_end, synchronise=start > first)
+            if stop == end:
+                is_last = following is None
+                part = replace(part, ends_log=is_last, seen=seen if is_last else None, followed_by=following)
+            ranges.append(part)
+    return ranges

@@ -1,1 +1,0 @@
-"""The bytes of a broker's log that a night reads."""

@@ -1,0 +1,237 @@
+"""The inputs and options of a night, and whether nothing is new or earlier nights must be repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from filtering.broker_config import BrokerConfig, changed_switches
+from filtering.consumption.plan import first_difference
+from filtering.counted import counted
+from filtering.sql92 import Expressions
+from filtering.subscriptions.events import InvalidSubscriptionEvent, SubscriptionEvent, event_line, in_order
+from filtering.subscriptions.history import in_force_at
+from filtering.subscriptions.sources import differences, later_events
+from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, SubscriptionFile, text_of
+from jobs.night.log import LogPlan
+from jobs.night.past import BrokerState
+from jobs.night.steps import Step
+from schemas.errors import UsageError, time_text
+from schemas.messages.bodies import Bodies
+from schemas.messages.message_log import files as message_log_files
+from schemas.rocketmq_store.not_replayed import NotReplayed
+from schemas.run_ledger import (
+    COMMITTED_AT,
+    FIRST_SNAPSHOT,
+    GIVEN,
+    HOOKS,
+    IS_ESTIMATED,
+    MESSAGE_LOG,
+    MISREAD,
+    NOT_REPLAYED,
+    NUMBERED_LINES,
+    OFFSET_FILES,
+    QUEUES,
+    SOFTWARE,
+    STORE,
+    STORE_FOLDER,
+    SUBSCRIPTION_FILE,
+    SUBSCRIPTIONS_FROM,
+    USER,
+    VERSION_FROM,
+)
+from schemas.version import VERSION
+
+# The subscription events of a night: those that earlier nights applied, merged with those of a file.
+
+
+@dataclass(frozen=True)
+class NightEvents:
+    """``events``: all events so far, in order. ``new``: those that no earlier night applied.
+
+    ``late_from`` (ms): the time from which the new events change deliveries of earlier nights; None if they do not.
+    ``withdrawn``: the number of events of earlier nights that the file does not have any more.
+    """
+
+    events: tuple[SubscriptionEvent, ...]
+    new: tuple[SubscriptionEvent, ...]
+    late_from: int | None = None
+    withdrawn: int = 0
+
+
+def night_events(
+    state: BrokerState, file: SubscriptionFile | None, broker: BrokerConfig, expressions: Expressions
+) -> NightEvents:
+    """Merges the events of a file, if one was given, with those of earlier nights.
+
+    The file has the whole history, or only events that are later than all applied ones, or it is a snapshot. A snapshot
+    is compared with the subscriptions in force at the end of the last night, or after the last applied event if that is
+    later.
+    """
+    applied = state.events
+    inputs = state.last.inputs if state.last is not None else {}
+    if file is None or (inputs.get(SUBSCRIPTION_FILE) == file.digest and not file.events.is_snapshot):
+        return NightEvents(applied, ())
+    given, as_of = file.events, state.as_of
+    if given.is_snapshot and as_of is not None:
+        # Without new messages, the end of the night stays, and the events of the last snapshot are later.
+        since = max([as_of, *(event.at for event in applied)])
+        in_force = in_force_at(state.history(applied, broker, expressions), since)
+        new = differences(given, in_force, since, file.filters_only)
+        return NightEvents(in_order((*applied, *new)), new)
+    later = later_events(applied, given)
+    if later is not None:
+        return NightEvents((*applied, *later), later)
+    known = {event_line(event) for event in applied}
+    lines = [event_line(event) for event in given.events]
+    new = tuple(event for event, line in zip(given.events, lines, strict=True) if line not in known)
+    missing = known.difference(lines)
+    withdrawn = [event for event in applied if event_line(event) in missing]
+    if as_of is None or not any(event.at <= as_of for event in [*withdrawn, *new]):
+        return NightEvents(given.events, new, withdrawn=len(withdrawn))
+    changed = {event.group for event in [*withdrawn, *new] if event.at <= as_of}
+    before, after = ([event for event in events if event.group in changed] for events in (applied, given.events))
+    late_from = first_difference(before, after, as_of, broker, expressions)
+    return NightEvents(given.events, new, late_from, len(withdrawn))
+
+
+def events_until(events: Iterable[SubscriptionEvent], as_of: int) -> tuple[SubscriptionEvent, ...]:
+    return in_order(event for event in events if event.at <= as_of)
+
+
+_OF_EVENTS = (SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, FIRST_SNAPSHOT)
+_COMPARED_INPUTS = (OFFSET_FILES, SUBSCRIPTION_FILE, MESSAGE_LOG, SOFTWARE)
+
+
+@dataclass(frozen=True)
+class NightOptions:
+    """The user's options for a night. ``redo_from`` is in ms since the epoch."""
+
+    bodies: Bodies
+    new_epoch: bool
+    redo_from: int | None
+    steps: frozenset[Step]
+    hooks: tuple[FilterHook, ...]
+
+
+@dataclass(frozen=True)
+class NightInputs:
+    """A snapshot of a store, or a message log, or no messages; and subscriptions."""
+
+    snapshot: StoreSnapshot | None
+    subscriptions: SubscriptionFile | None
+    message_log: Path | None = None
+
+    @property
+    def rejected_subscriptions(self) -> dict[str, Sequence[InvalidSubscriptionEvent]]:
+        """The rejected entries of the subscription files, by the name that they have in quarantine.
+
+        A file of the message log may have the same name; quarantine must tell their lines apart.
+        """
+        messages = message_log_files(self.message_log) if self.message_log is not None else ()
+        taken = {file.name for file in messages}
+        rejected = self.subscriptions.rejected if self.subscriptions is not None else {}
+        return {f"{name} (subscriptions)" if name in taken else name: lines for name, lines in rejected.items()}
+
+    def fingerprints(
+        self, options: NightOptions, continued: BrokerState, events: NightEvents, broker: Broker
+    ) -> dict[str, str]:
+        """Fingerprints of the inputs by kind, which the ledger keeps.
+
+        ``continued``: the state to which the night adds; ``events``: its subscription events, and those of the inputs.
+        """
+        found = {SOFTWARE: VERSION, VERSION_FROM: broker.version_from, HOOKS: text_of(options.hooks)}
+        # After a cut, the ledger's entry continues an earlier one, but the subscription events stay.
+        before = continued.last.inputs if continued.last is not None else {}
+        found |= {name: before[name] for name in _OF_EVENTS if name in before}
+        if self.message_log is not None:
+            files = message_log_files(self.message_log)
+            listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+            found[MESSAGE_LOG] = hashlib.sha256(repr(listed).encode()).hexdigest()
+        if broker.is_given:
+            found[MISREAD] = json.dumps(broker.misread)
+        not_replayed = named = NotReplayed.of_text(before[NOT_REPLAYED]) if NOT_REPLAYED in before else NotReplayed()
+        if self.snapshot is not None:
+            min_offsets = self.snapshot.offsets.min_offsets
+            queues = sum(map(len, min_offsets.values()))
+            found[NUMBERED_LINES] = ""
+            found[STORE_FOLDER] = self.snapshot.storage.root
+            found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
+            not_replayed = NotReplayed.in_store(self.snapshot.storage, min_offsets)
+            not_replayed = not_replayed.with_broadcasting(named.broadcasting)
+            at = self.snapshot.offsets.committed_at
+            found[COMMITTED_AT] = "" if at is None else str(at)
+            found[IS_ESTIMATED] = "true" if self.snapshot.offsets.is_estimated else ""
+        if self.subscriptions is not None:
+            given = self.subscriptions.events
+            earlier = () if given.is_snapshot else not_replayed.broadcasting
+            not_replayed = not_replayed.with_broadcasting((*earlier, *given.broadcasting))
+        if self.snapshot is not None or self.subscriptions is not None:
+            found[NOT_REPLAYED] = not_replayed.text
+        if self.subscriptions is not None:
+            found[SUBSCRIPTION_FILE] = self.subscriptions.digest
+            given = self.subscriptions.events
+            if given.entries:
+                found[SUBSCRIPTIONS_FROM] = STORE if self.subscriptions.is_in_store else USER
+            if not given.is_snapshot and given.events[:1] == events.events[:1]:
+                found[FIRST_SNAPSHOT] = ""
+            elif given.is_snapshot and len(events.new) == len(events.events):
+                found[FIRST_SNAPSHOT] = "begins with a snapshot of subscriptions"
+        return found
+
+
+def is_nothing_new(
+    state: BrokerState,
+    plan: LogPlan | None,
+    events: NightEvents,
+    redo_from: int | None,
+    fingerprints: Mapping[str, str],
+    broker: Broker,
+    steps: frozenset[Step],
+) -> bool:
+    """Whether a night would leave all tables unchanged."""
+    last = state.last
+    if last is None or redo_from is not None or events.new or broker.config != last.broker:
+        return False
+    if last.version_is_assumed and broker.version_from == GIVEN:
+        return False
+    if plan is not None and (plan.ranges or plan.repaired or plan.mended or plan.cut is not None):
+        return False
+    if Step.DISPATCH in steps and last.dispatched_to != last.ingested_to:
+        return False
+    if Step.DELIVER in steps and last.delivered_to != last.dispatched_to:
+        return False
+    return all(fingerprints[name] == last.inputs.get(name) for name in _COMPARED_INPUTS if name in fingerprints)
+
+
+def redo_instant(
+    state: BrokerState, broker: Broker, events: NightEvents, file: SubscriptionFile | None, options: NightOptions
+) -> int | None:
+    """The time (ms) from which nights are repeated; None if no night is.
+
+    Raises UsageError if earlier nights would have other results now, and the user did not say what to do.
+    """
+    given = options.redo_from
+    last = state.last
+    if last is None or last.as_of is None:
+        return None
+    if events.late_from is not None and (given is None or given > events.late_from):
+        rejected = file.rejected_lines if file is not None else []
+        unread = f" ({counted(len(rejected), 'entry', 'entries')} could not be read: {rejected[0]})" if rejected else ""
+        raise UsageError(
+            f"the subscriptions differ from those of earlier nights from {time_text(events.late_from)} on, which "
+            f"changes earlier deliveries: give the earlier subscriptions{unread}, or add --redo-from "
+            f"{events.late_from} to repeat the nights from then on"
+        )
+    changed = changed_switches(last.broker, broker.config)
+    if changed and given is None:
+        why = "; ".join([*changed, *broker.misread])
+        do = "add" if Step.REGISTER in options.steps else "first run register with"
+        raise UsageError(
+            f"the broker's switches are not those of the last run ({why}): {do} --redo-from 0 if they "
+            f"always had the new values, or --redo-from {last.as_of + 1} if they changed after the last night"
+        )
+    return given

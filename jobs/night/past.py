@@ -1,0 +1,417 @@
+"""The state of one broker after its earlier nights: how far its log was read, and each group's offsets."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from itertools import takewhile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filtering.broker_config import BrokerConfig
+from filtering.consumption.offsets import (
+    NO_QUEUES,
+    REMOVED,
+    BrokerOffsets,
+    Offsets,
+    OffsetsSoFar,
+    QueueRenewal,
+    TopicOffsets,
+    offset_by_time,
+)
+from filtering.delivery.entries import has_entry
+from filtering.sql92 import Expressions
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from jobs.night.commit import Changes
+from schemas.commitlog import COMMITLOG
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.delta.table import Table
+from schemas.delta.table_rows import Where, greatest, sorted_by, tuples, within
+from schemas.delta.warehouse import Warehouse
+from schemas.messages.stored_messages import PhysicalRange
+from schemas.pull_windows import PULL_WINDOWS
+from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
+from schemas.run_ledger import (
+    COMMITTED_AT,
+    IS_ESTIMATED,
+    LAST_STORED,
+    NOT_COMMITTED,
+    QUEUES,
+    LedgerEntry,
+    earlier_configs,
+    filtered_to,
+    nights_of,
+    unreplaced_runs,
+)
+from schemas.subscriptions import read_events
+
+
+@dataclass(frozen=True)
+class BrokerState:
+    """The state of a broker after its last night.
+
+    ``entries``: the ledger entries of the broker. ``topics``: offsets by topic. ``events``: all applied subscription
+    events. ``read_progress`` reads the rows of queue_progress.
+    """
+
+    entries: Sequence[LedgerEntry]
+    topics: dict[str, TopicOffsets] = field(default_factory=dict)
+    events: tuple[SubscriptionEvent, ...] = ()
+    read_progress: Callable[[], pa.Table] = QUEUE_PROGRESS.file_schema.empty_table
+
+    @property
+    def last(self) -> LedgerEntry | None:
+        return self.entries[-1] if self.entries else None
+
+    @property
+    def first_prepared(self) -> str | None:
+        """The first run after the last one that delivered messages; None if there is none."""
+        prepared = takewhile(lambda entry: not entry.delivers, reversed(self.entries))
+        return min((entry.run for entry in prepared), default=None)
+
+    @cached_property
+    def nights(self) -> Sequence[LedgerEntry]:
+        """The entries of runs whose deliveries are in the tables."""
+        return nights_of(unreplaced_runs(self.entries))
+
+    def first_run(self, index: int) -> str:
+        """The first run of a night: the first step that prepared it, or its own run."""
+        before = self.nights[index - 1].run if index else ""
+        return next(entry.run for entry in unreplaced_runs(self.entries) if entry.run > before)
+
+    @property
+    def filtered_to(self) -> int:
+        """The physical offset up to which the last night filtered messages."""
+        return filtered_to(self.nights)
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether pull_windows has the windows of all nights: an older mqsieve did not store them."""
+        return self.last is None or PULL_WINDOWS.name in self.last.tables
+
+    @property
+    def has_queue_ids(self) -> bool:
+        """Whether the messages so far have real queue ids."""
+        return self.last is None or self.last.has_queue_ids
+
+    @property
+    def config(self) -> BrokerConfig | None:
+        """The broker's configuration in the last night."""
+        return self.nights[-1].broker if self.nights else None
+
+    def history(
+        self, events: Iterable[SubscriptionEvent], broker: BrokerConfig, expressions: Expressions
+    ) -> list[SubscriptionRow]:
+        """The history of subscriptions after some events, for a night after these with the configuration ``broker``."""
+        return subscription_history(events, broker, expressions, earlier_configs(self.nights))
+
+    @property
+    def as_of(self) -> int | None:
+        """The end of the last night, ms."""
+        return self.last.as_of if self.last else None
+
+    @property
+    def offsets(self) -> OffsetsSoFar:
+        read_to = self.last.inputs.get(LAST_STORED) if self.last else None
+        return OffsetsSoFar(self.as_of, self.topics, int(read_to) if read_to else None, self._began_at)
+
+    @cached_property
+    def _began_at(self) -> dict[tuple[str, int], int]:
+        """By topic and queue id, when a queue began again (ms), if it did."""
+        if not any(known.begins.any() for known in self.topics.values()):
+            return {}
+        return {(topic, each.queue_id): each.at for _, topic, each in renewals_of(self._present_progress)}
+
+    @cached_property
+    def progress(self) -> pa.Table:
+        """Rows of queue_progress in the order of the runs. Only backlogs need them, so they are read on demand."""
+        return sorted_by(self.read_progress(), "run")
+
+    @cached_property
+    def _present_progress(self) -> pa.Table:
+        """The rows of present queues: not of those that ended, or that dispatch has found since the last night."""
+        begins = {
+            (topic, queue_id): begin
+            for topic, known in self.topics.items()
+            for queue_id, begin in known.begins_by_queue.items()
+        }
+        rows = tuples(self.progress, "topic", "queue_id", "begins_at")
+        present = [begins.get((topic, queue), 0) == (begin or 0) for topic, queue, begin in rows]
+        return self.progress.filter(pa.array(present, pa.bool_()))
+
+    def renewals_since(self, before: BrokerState) -> dict[str, list[QueueRenewal]]:
+        """By topic, how queues began again since an earlier state: the last renewal of each."""
+        found: defaultdict[str, list[QueueRenewal]] = defaultdict(list)
+        for _, topic, renewal in renewals_of(self.progress):
+            begin_now, begin_then = (state.offsets.begins(topic).get(renewal.queue_id) for state in (self, before))
+            if begin_now == renewal.commitlog_offset != begin_then:
+                found[topic].append(renewal)
+        return dict(found)
+
+    def first_run_with(self, topic: str, queue_id: int, offset: int) -> str | None:
+        """The first run with an entry of the present queue at or after a queue offset; None if no run has one."""
+        ends, runs = self._runs.get((topic, queue_id), ([], []))
+        at = bisect_right(ends, offset)
+        return runs[at] if at < len(runs) else None
+
+    @cached_property
+    def _runs(self) -> dict[tuple[str, int], tuple[list[int], list[str]]]:
+        """By queue: the end offsets of the runs' entries, and the runs."""
+        found: defaultdict[tuple[str, int], tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
+        for topic, queue_id, end, run in tuples(self._present_progress, "topic", "queue_id", "to_offset", "run"):
+            ends, runs = found[topic, queue_id]
+            ends.append(max(end, ends[-1] if ends else 0))  # a message log may grow in the middle
+            runs.append(run)
+        return found
+
+
+def read_state(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> BrokerState:
+    if not entries:
+        return BrokerState(())
+    name = entries[0].broker_name
+    rows = _rows(warehouse, CURRENT_OFFSETS, name)
+    queues = _queues(rows, "queue_end")
+    offsets = rows.filter(pc.is_valid(rows["consumer_group"]))
+    return BrokerState(
+        entries,
+        _topic_offsets(offsets, queues),
+        read_events(warehouse, name),
+        lambda: _rows(warehouse, QUEUE_PROGRESS, name),
+    )
+
+
+def read_state_before(warehouse: Warehouse, entries: Sequence[LedgerEntry], run: str) -> BrokerState:
+    """The state before a run of a broker, from the history of offsets."""
+    name = entries[0].broker_name
+    earlier = [within("run", below=run)]
+    progress = _rows(warehouse, QUEUE_PROGRESS, name, earlier)
+    offsets = _rows(warehouse, CONSUMER_OFFSETS, name, earlier)
+    return BrokerState(
+        [entry for entry in entries if entry.run < run],
+        _topic_offsets(offsets, _queues(progress, "to_offset")),
+        read_events(warehouse, name),
+        lambda: progress,
+    )
+
+
+def _queues(rows: pa.Table, column: str) -> dict[str, TopicOffsets]:
+    """The queues of each topic, without groups. ``column``: that of the ends."""
+    by_queue = ["topic", "queue_id"]
+    begins_at = rows["begins_at"].fill_null(0)
+    begins = greatest(rows.select(by_queue).append_column("begins_at", begins_at), by_queue, "begins_at")
+    if any(begins.values()):
+        begin_of = [begins[queue] for queue in tuples(rows, *by_queue)]
+        rows = rows.filter(pa.array(begins_at.to_numpy() == np.array(begin_of, np.int64)))
+    by_topic: defaultdict[str, tuple[dict[int, int], dict[int, int]]] = defaultdict(lambda: ({}, {}))
+    for (topic, queue_id), end in greatest(rows, by_queue, column).items():
+        by_topic[topic][0][queue_id], by_topic[topic][1][queue_id] = end, begins[topic, queue_id]
+    return {topic: TopicOffsets.empty(ends, (), of_topic) for topic, (ends, of_topic) in by_topic.items()}
+
+
+def _rows(warehouse: Warehouse, table: Table, broker_name: str, where: Where = ()) -> pa.Table:
+    files = warehouse.files(table, broker_name)
+    return warehouse.rows(table, where=where, files=files)
+
+
+def _topic_offsets(rows: pa.Table, queues: dict[str, TopicOffsets]) -> dict[str, TopicOffsets]:
+    """The last offsets of each group and queue. Of both kinds, a row may have only one."""
+    rows = sorted_by(rows, "run").combine_chunks()
+    topics = rows["topic"].combine_chunks().dictionary_encode()
+    offsets = dict(queues)
+    for code, topic in enumerate(topics.dictionary.to_pylist()):
+        topic_rows = rows.filter(pa.array(topics.indices.to_numpy() == code))
+        known = queues.get(topic, NO_QUEUES)
+        # Consumers may commit an offset in a queue without messages.
+        topic_rows = topic_rows.filter(pa.array(np.isin(topic_rows["queue_id"].to_numpy(), list(known.queue_ids))))
+        groups = topic_rows["consumer_group"].combine_chunks().dictionary_encode()
+        known = known.extended(known.ends_by_queue, groups.dictionary.to_pylist(), known.begins_by_queue)
+        columns = np.searchsorted(known.queue_ids, topic_rows["queue_id"].to_numpy())
+        rows_of_groups = groups.indices.to_numpy()
+        for name, last in (("told_to", known.told_to), ("committed", known.committed)):
+            is_valid = topic_rows[name].is_valid().to_numpy()
+            # NumPy keeps the last of several values for one index.
+            last[rows_of_groups[is_valid], columns[is_valid]] = topic_rows[name].drop_null().to_numpy()
+        offsets[topic] = known
+    return offsets
+
+
+# Committed offsets that earlier snapshots had and a later one has not, as its ledger entry records them.
+#
+# Tables have a committed offset when it changes. What a snapshot lacks did not change: its copy may be incomplete.
+
+
+_ALL = "all"
+"""Instead of a list: the snapshot has no committed offsets."""
+
+
+def vanished_text(before: Mapping[str, TopicOffsets], now: Mapping[GroupTopic, Offsets]) -> str:
+    """The committed offsets that were known ``before``, by topic, and are not in a snapshot, as JSON."""
+    if not now:
+        return json.dumps(_ALL)
+    vanished = []
+    for topic, offsets in before.items():
+        for group, row in offsets.groups.items():
+            present = now.get((group, topic), {})
+            known = (offsets.queue_ids[i] for i in np.flatnonzero(offsets.committed[row] >= 0).tolist())
+            vanished += [(topic, group, queue_id) for queue_id in known if queue_id not in present]
+    return json.dumps(vanished)
+
+
+def without_vanished(known: Mapping[GroupTopic, Offsets], text: str) -> dict[GroupTopic, Offsets]:
+    """The committed offsets of a snapshot: those that are ``known`` from it and from earlier ones, without ``text``."""
+    listed = json.loads(text)
+    if listed == _ALL:
+        return {}
+    vanished = {(group, topic, queue_id) for topic, group, queue_id in listed}
+    found = {
+        (group, topic): {queue_id: at for queue_id, at in queues.items() if (group, topic, queue_id) not in vanished}
+        for (group, topic), queues in known.items()
+    }
+    return {key: queues for key, queues in found.items() if queues}
+
+
+# Earlier nights of a broker, as far as the tables keep them: their messages and the offsets that they knew.
+
+
+QUEUE_COLUMNS = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "sys_flag"]
+"""The columns of commitlog from which queues are computed."""
+
+
+@dataclass(frozen=True)
+class PastNight:
+    """An earlier night. ``stored``: where its messages are in the log."""
+
+    entry: LedgerEntry
+    stored: PhysicalRange
+    offsets: BrokerOffsets
+
+
+def past_nights(nights: Sequence[LedgerEntry], indices: range, changes: Changes) -> Iterator[PastNight]:
+    """The nights with these indices. Their rows must still be in the tables."""
+    offsets = PastOffsets(changes)
+    for index in indices:
+        entry = nights[index]
+        stored = filtered_to(nights[:index]), filtered_to(nights[: index + 1])
+        yield PastNight(entry, stored, offsets.of(entry))
+
+
+class PastOffsets:
+    """The offsets that earlier nights knew from the snapshots of their stores."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    def of(self, entry: LedgerEntry) -> BrokerOffsets:
+        """The offsets at the end of a night."""
+        read_queues = entry.read_queues
+        if entry.log_start is None:
+            return BrokerOffsets(read_queues=read_queues, has_queue_ids=entry.has_queue_ids)  # it read a message log
+        at = entry.inputs.get(COMMITTED_AT)
+        committed = BrokerOffsets(
+            without_vanished(self._committed_up_to(entry.run), entry.inputs.get(NOT_COMMITTED, "[]")),
+            int(at) if at else None,
+            read_queues=read_queues,
+            log_start=entry.log_start,
+            is_estimated=bool(entry.inputs.get(IS_ESTIMATED)),
+        )
+        if entry.inputs.get(QUEUES) == "0":
+            return committed
+        end = entry.dispatched_to or 0
+        min_offsets = self._queues.min_offsets(entry.log_start, end)
+        return replace(
+            committed,
+            min_offsets=min_offsets,
+            stored_at=self._queues.stored_at_before(end),
+        )
+
+    @cached_property
+    def _queues(self) -> StoredQueues:
+        return StoredQueues(self._changes.rows(COMMITLOG, QUEUE_COLUMNS))
+
+    @cached_property
+    def _committed(self) -> pa.Table:
+        """The rows of consumer_offsets with a committed offset, in the order of the runs."""
+        rows = self._changes.rows(CONSUMER_OFFSETS)
+        return sorted_by(rows.filter(pc.is_valid(rows["committed"])), "run")
+
+    def _committed_up_to(self, run: str) -> dict[GroupTopic, dict[int, int]]:
+        """The last committed offsets in runs up to ``run``, by group and topic, then by queue id."""
+        found: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
+        rows = self._committed.filter(pc.less_equal(self._committed["run"], run))
+        for group, topic, queue_id, offset in tuples(rows, "consumer_group", "topic", "queue_id", "committed"):
+            found[group, topic][queue_id] = offset
+        present = {
+            key: {queue_id: at for queue_id, at in queues.items() if at != REMOVED} for key, queues in found.items()
+        }
+        return {key: queues for key, queues in present.items() if queues}
+
+
+class StoredQueues:
+    """The queues of a broker, computed from ``rows`` of commitlog with QUEUE_COLUMNS."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        names = QUEUE_COLUMNS[:-1]
+        # Prepared and rolled back messages have no entry; their queue offset is always 0.
+        rows = rows.filter(has_entry(rows["sys_flag"].fill_null(0).to_numpy()))
+        self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        grouped = sorted_by(rows, "topic", "queue_id", "commitlog_offset")
+        if not len(grouped):
+            return
+        topics = grouped["topic"].combine_chunks().dictionary_encode()
+        queue_ids = grouped["queue_id"].to_numpy()
+        arrays = [grouped[name].to_numpy() for name in names[2:]]
+        ends_queue = (np.diff(topics.indices) != 0) | (np.diff(queue_ids) != 0)
+        begins = [0, *(np.flatnonzero(ends_queue) + 1).tolist()]
+        for begin, end in zip(begins, [*begins[1:], len(grouped)], strict=True):
+            offsets, at, times = (array[begin:end] for array in arrays)
+            self._queues[topics[begin].as_py(), int(queue_ids[begin])] = offsets, at, times
+
+    def offsets_by_time(self, topic: str, to: int, at: int, log_start: int) -> dict[int, int]:
+        """By queue id, the offsets that a reset at ``at`` (ms) to the time ``to`` (ms) sets, with this log."""
+        found = {}
+        for (name, queue_id), (offsets, places, times) in self._queues.items():
+            count = int(np.sum(times < at)) if name == topic else 0
+            if count:
+                begin = int(np.flatnonzero(offsets[:count] == 0)[-1]) if (offsets[:count] == 0).any() else 0
+                known = np.where(places[begin:count] < log_start, -1, times[begin:count])
+                place = offset_by_time(known.__getitem__, 0, len(known), to)
+                found[queue_id] = int(offsets[begin + place] if place < len(known) else offsets[count - 1] + 1)
+        return found
+
+    def _present(self, queue: tuple[str, int], log_end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The entries of a queue before ``log_end``, since it began again at offset 0 for the last time."""
+        offsets, at, times = self._queues.get(queue, (np.empty(0), np.empty(0), np.empty(0)))
+        end = int(np.searchsorted(at, log_end))
+        begins = np.flatnonzero(offsets[:end] == 0)
+        present = slice(begins[-1] if len(begins) else 0, end)
+        return offsets[present], at[present], times[present]
+
+    def min_offsets(self, log_start: int, log_end: int) -> dict[str, dict[int, int]]:
+        """The first queue offset by topic and queue id, while the log had the physical offsets in this range."""
+        found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for topic, queue_id in self._queues:
+            offsets, at, _ = self._present((topic, queue_id), log_end)
+            in_log = offsets[at >= log_start]
+            if len(offsets):
+                found[topic][queue_id] = int(in_log[0]) if len(in_log) else int(offsets[-1]) + 1
+        return dict(found)
+
+    def stored_at_before(self, log_end: int) -> Callable[[str, int, int], int | None]:
+        """A function from topic, queue id and queue offset to a store time (ms), for entries before ``log_end``."""
+        present = cache(partial(self._present, log_end=log_end))
+
+        def stored_at(topic: str, queue_id: int, offset: int) -> int | None:
+            offsets, _, times = present((topic, queue_id))
+            index = int(np.searchsorted(offsets, offset))
+            return int(times[index]) if index < len(offsets) and offsets[index] == offset else None
+
+        return stored_at

@@ -1,1 +1,0 @@
-"""What earlier runs left, and what of it is read again or repeated."""

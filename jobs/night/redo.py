@@ -1,0 +1,204 @@
+"""Repeats earlier nights, after the history was corrected or the broker cut its log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from filtering.delivery.pull_window import FOREVER
+from jobs.night.commit import Changes
+from jobs.night.log import LogPlan
+from jobs.night.past import BrokerState, PastNight, past_nights, read_state_before
+from jobs.night.steps import Step
+from jobs.night.tasks import LogRange
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.delta.table_rows import Condition, one_of, within
+from schemas.errors import UsageError
+from schemas.messages.bodies import Bodies
+from schemas.messages.stored_messages import PhysicalRange
+from schemas.quarantine import QUARANTINE
+from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.rocketmq_store.segments import is_mapped_file
+from schemas.run_ledger import LedgerEntry, filtered_to, first_beyond, unreplaced_runs
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
+from schemas.tables import DERIVED_TABLES
+
+
+@dataclass(frozen=True)
+class Redo:
+    """The nights to repeat.
+
+    ``state``: the state before the first of them. ``rest``: where the stored messages are that the new night must
+    filter, too. ``prepared``: the entries of runs that prepare the new night; what they dispatched was removed.
+    """
+
+    state: BrokerState
+    nights: Sequence[PastNight] = ()
+    rest: PhysicalRange | None = None
+    prepared: Sequence[LedgerEntry] = ()
+
+
+def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks: str, changes: Changes) -> Redo:
+    """Plans which nights to repeat, and removes their rows.
+
+    ``cut``: the physical offset from which the log differs (0 if it is another log). ``redo_from``: a time in ms.
+    ``hooks``: the filter hooks of the present night, as text. Raises UsageError if messages of these nights were
+    removed, or if the nights had other hooks.
+    """
+    if cut is None and redo_from is None:
+        return Redo(state)
+    if cut == 0:
+        for table in (COMMITLOG, QUARANTINE, SUBSCRIPTIONS, SUBSCRIPTION_EVENTS, *DERIVED_TABLES):
+            changes.replace_rows(table, [])
+        return Redo(BrokerState(()))
+    entries = unreplaced_runs(state.entries)
+    nights = state.nights
+    count = len(nights)
+    cut_at = count if cut is None else first_beyond(nights, cut)
+    redo_at = next(
+        (i for i, night in enumerate(nights) if redo_from is not None and (night.as_of or 0) >= redo_from), count
+    )
+    first = min(cut_at, redo_at)
+    if first == count and cut is None:
+        return Redo(state)
+    if first < cut_at:
+        _check_messages(nights[first:], entries[-1].messages_from)
+    _check_hooks(nights, range(first, cut_at), cut, hooks)
+    first_run = state.first_run(first)
+    before = read_state_before(changes.warehouse, entries, first_run)
+    past = list(past_nights(nights, range(first, cut_at), changes))
+    begin = _first_entry(first_run, changes)
+    rest, prepared = None, []
+    if cut is not None:
+        _cut_log(cut, changes)
+        rest = filtered_to(nights[:cut_at]), cut
+    elif state.first_prepared is not None:
+        runs = (entry for entry in entries if entry.run >= state.first_prepared)
+        prepared = [replace(entry, dispatched_to=entry.delivered_to) for entry in runs]
+    _remove_derived(first_run, state.first_prepared if prepared else None, changes)
+    # Among the removed entries may be those of older messages, which these nights could read again.
+    if past:
+        past[0] = replace(past[0], stored=(min(begin, past[0].stored[0]), past[0].stored[1]))
+    elif rest is not None:
+        rest = min(begin, rest[0]), rest[1]
+    return Redo(before, past, rest, prepared)
+
+
+def _remove_derived(first_run: str, first_prepared: str | None, changes: Changes) -> None:
+    """Removes derived rows from a run on; committed offsets only up to ``first_prepared``: no night used later ones."""
+    for table in DERIVED_TABLES:
+        removed = [within("run", first_run, first_prepared if table is CONSUMER_OFFSETS else None)]
+        changes.withdraw(table, removed)  # Nights without rows of a table may have some now.
+        changes.delete_rows(table, removed)
+
+
+def _first_entry(first_run: str, changes: Changes) -> int:
+    """The least physical offset of the entries of a run and of later runs."""
+    rows = changes.rows(CONSUMEQUEUE, ["commitlog_offset"], [within("run", first_run)])
+    return int(rows["commitlog_offset"].to_numpy().min(initial=FOREVER))
+
+
+def _check_messages(nights: Sequence[LedgerEntry], messages_from: int) -> None:
+    """Raises UsageError if messages that one of the nights read were removed."""
+    incomplete = [night for night in nights if (night.log_start or 0) < messages_from]
+    if incomplete:
+        raise UsageError(
+            "maintain --keep-days removed messages of the nights to repeat: give --redo-from "
+            f"{(incomplete[-1].as_of or 0) + 1} or later"
+        )
+
+
+def _check_hooks(nights: Sequence[LedgerEntry], repeated: range, cut: int | None, hooks: str) -> None:
+    """Raises UsageError if messages would be filtered with other hooks than in their night."""
+    for index in repeated:
+        if nights[index].hooks not in ("", hooks):
+            raise UsageError(
+                f"the night {nights[index].run} had {'other ' if hooks else ''}filter hooks and cannot be repeated "
+                f"{'with these' if hooks else 'without'}: give the --filter-hooks that it had, or --redo-from "
+                f"{(nights[index].as_of or 0) + 1} or later"
+            )
+    if cut is None or cut <= filtered_to(nights[: repeated.stop]) or repeated.stop == len(nights):
+        return
+    had = nights[repeated.stop].hooks
+    if had != hooks:
+        raise UsageError(
+            f"the log was cut, and the night {nights[repeated.stop].run}, of which messages before the cut are "
+            f"filtered again, had {'no ' if not had else 'other ' if hooks else ''}filter hooks: run this night "
+            f"once with {'the --filter-hooks that it had' if had else 'no --filter-hooks'}"
+        )
+
+
+def _cut_log(cut: int, changes: Changes) -> None:
+    """Removes the messages and the quarantined bytes from a physical offset on."""
+    changes.delete_rows(COMMITLOG, [within("commitlog_offset", cut)])
+    delete_log_damage(within("offset", cut), changes)
+
+
+def delete_log_damage(where: Condition, changes: Changes) -> None:
+    """Removes the quarantined bytes of the log for which a condition holds. Lines of text files stay."""
+    names = set(changes.rows(QUARANTINE, ["source_file"])["source_file"].to_pylist())
+    segments = [name for name in names if is_mapped_file(name)]
+    changes.delete_rows(QUARANTINE, [one_of("source_file", segments), where])
+
+
+def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
+    """Removes quarantined bytes and damaged messages that this night reads again."""
+    last = state.last
+    if plan is None or not changes.warehouse.exists(QUARANTINE):
+        return
+    if last is not None and plan.ranges and plan.cut is None:
+        delete_log_damage(within("offset", last.ingested_to or 0), changes)
+    for part in plan.repaired:
+        delete_log_damage(within("offset", part.start, part.stop), changes)
+    if plan.mended:
+        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", [part.start for part in plan.mended])])
+
+
+# The messages that a night filters as new ones.
+
+
+@dataclass(frozen=True)
+class NewMessages:
+    """The messages that a night reads by a ``plan`` of the log, and the ``stored`` ones that have no entries yet."""
+
+    plan: LogPlan | None = None
+    bodies: Bodies = Bodies.KEEP
+    stored: PhysicalRange | None = None
+
+    @property
+    def repaired(self) -> Sequence[LogRange]:
+        """The parts of the log that an earlier night could not read."""
+        return self.plan.repaired if self.plan is not None else ()
+
+    def with_stored(self, offsets: PhysicalRange) -> NewMessages:
+        """The same, and stored messages without entries in one more range."""
+        known = self.stored or offsets
+        return replace(self, stored=(min(known[0], offsets[0]), max(known[1], offsets[1])))
+
+
+def stored_before(state: BrokerState, steps: frozenset[Step]) -> PhysicalRange | None:
+    """Where stored messages are for which earlier runs did not do what ``steps`` do; None if there are none."""
+    last = state.last
+    if last is None:
+        return None
+    begin = last.delivered_to if Step.DELIVER in steps else last.dispatched_to
+    end = last.dispatched_to if steps == {Step.DELIVER} else last.ingested_to
+    return (begin or 0, end or 0) if (begin or 0) < (end or 0) else None
+
+
+def forget_undelivered(state: BrokerState, changes: Changes) -> None:
+    """Removes the entries that dispatch made since the last night. A night makes them again while filtering them."""
+    last = state.last
+    if last is None or (last.delivered_to or 0) == (last.dispatched_to or 0):
+        return
+    for table in (CONSUMEQUEUE, QUEUE_PROGRESS):
+        changes.delete_rows(table, [within("run", state.first_prepared)])
+
+
+def forget_prepared_offsets(state: BrokerState, changes: Changes) -> None:
+    """Removes the committed offsets that ingest left for deliver: those of the night, or of a later snapshot, count."""
+    first = state.first_prepared
+    if first is not None:
+        changes.delete_rows(CONSUMER_OFFSETS, [within("run", first)])

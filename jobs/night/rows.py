@@ -1,0 +1,454 @@
+"""Each group's progress in a night: rows of consumer_offsets, delivery_stats and queue_progress."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from filtering.consumption.offsets import (
+    NO_QUEUES,
+    REMOVED,
+    UNKNOWN,
+    BrokerOffsets,
+    GroupNight,
+    Offsets,
+    QueueRenewal,
+    TopicOffsets,
+)
+from filtering.delivery import topic_filters
+from filtering.delivery.entries import Int64s
+from filtering.delivery.pull_window import PullWindow, UncertainChange
+from filtering.delivery.topic_filters import count_uncertain
+from filtering.subscriptions.events import InvalidSubscriptionEvent
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from jobs.night.commit import Changes
+from jobs.night.night_inputs import NightEvents, NightInputs
+from jobs.night.past import BrokerState
+from jobs.night.tasks import QueueProgress, Queues, TaskResult
+from schemas.arrow_batches import numbered, repeated
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.delivery_stats import COUNTS, DELIVERY_STATS
+from schemas.delta.table_rows import one_of, tuples
+from schemas.quarantine import QUARANTINE
+from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, subscription_rows
+
+# Offsets of groups as rows: of current_offsets, and of consumer_offsets, their history.
+
+
+def current_offset_rows(topics: Mapping[str, TopicOffsets], run: str) -> list[pa.RecordBatch]:
+    """The offsets as rows of current_offsets, topic by topic."""
+    return [_current_offset_rows(topic, offsets, run) for topic, offsets in topics.items()]
+
+
+def _current_offset_rows(topic: str, offsets: TopicOffsets, run: str) -> pa.RecordBatch:
+    """A row for each group and queue. A topic without groups has a row without a group for each queue."""
+    queues, groups = len(offsets.queue_ids), len(offsets.groups)
+    rows = queues * max(1, groups)
+    begins = np.tile(offsets.begins, max(1, groups))
+    columns = {
+        "topic": repeated(topic, rows),
+        "queue_id": pa.array(np.tile(np.array(offsets.queue_ids, np.int32), max(1, groups))),
+        "queue_end": pa.array(np.tile(offsets.ends, max(1, groups))),
+        "begins_at": pa.array(begins, mask=begins == 0),
+        "run": repeated(run, rows),
+    }
+    if groups:
+        told_to, committed = (array.reshape(-1) for array in (offsets.told_to, offsets.committed))
+        columns |= {
+            "consumer_group": numbered(offsets.groups, np.repeat(np.arange(groups), queues)),
+            "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
+            "committed": pa.array(committed, mask=committed == UNKNOWN),
+        }
+    return CURRENT_OFFSETS.batch(columns, rows)
+
+
+def changed_offset_rows(
+    topic: str, offsets: TopicOffsets, changed: NDArray[np.bool_], as_of: int, run: str
+) -> pa.RecordBatch:
+    """Rows of consumer_offsets. ``changed``: which offsets they are, as groups x queues."""
+    rows, columns = np.nonzero(changed)
+    count = len(rows)
+    committed = offsets.committed[rows, columns]
+    told_to = offsets.told_to[rows, columns]
+    values = {
+        "consumer_group": numbered(offsets.groups, rows),
+        "topic": repeated(topic, count),
+        "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
+        "as_of": pa.repeat(pa.scalar(as_of, pa.int64()), count),
+        "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
+        "committed": pa.array(committed, mask=committed == UNKNOWN),
+        "run": repeated(run, count),
+    }
+    return CONSUMER_OFFSETS.batch(values, count)
+
+
+def committed_rows(
+    before: Mapping[str, TopicOffsets], broker_offsets: BrokerOffsets, as_of: int, run: str
+) -> Sequence[pa.RecordBatch]:
+    """Rows of consumer_offsets with the committed offsets of a snapshot that differ from those of the last night.
+
+    ``before``: the offsets when that night ended. Those that the broker has removed since are listed, too. Without
+    known queues, these may be of a deleted topic: deliver sees whether it was created again.
+    """
+    committed = [
+        (group, topic, queue_id, offset)
+        for (group, topic), offsets in broker_offsets.committed.items()
+        for queue_id, offset in offsets.items()
+        if topic not in before or before[topic].committed_by(group, queue_id) != offset
+    ]
+    committed += [
+        (group, topic, queue_id, REMOVED)
+        for topic, offsets in before.items()
+        if topic in broker_offsets.min_offsets or not broker_offsets.min_offsets
+        for group in offsets.absent(topic, broker_offsets)
+        for queue_id in offsets.queue_ids
+        if offsets.committed_by(group, queue_id) != UNKNOWN
+    ]
+    rows = [
+        {
+            "consumer_group": group, "topic": topic, "queue_id": queue_id, "as_of": as_of, "committed": offset,
+            "run": run,
+        }
+        for group, topic, queue_id, offset in committed
+    ]  # fmt: skip
+    return [CONSUMER_OFFSETS.rows_batch(rows)] if rows else []
+
+
+# How far each queue came in a night.
+
+
+@dataclass(frozen=True, eq=False)
+class QueueNight:
+    """The new entries of a queue: the first offset, the offset after the last one, and ``ends`` as of QueueProgress.
+
+    If the queue began again (``renewal``, the last one), these are of the present queue, and ``ended`` is the number of
+    offsets of the old ones. ``entries`` counts those of all.
+    """
+
+    first: int
+    end: int
+    entries: int
+    ends: Int64s
+    renewal: QueueRenewal | None = None
+    ended: int = 0
+
+
+def queue_nights(
+    new: Queues,
+    late: Queues,
+    begins: Mapping[str, Mapping[int, int]],
+    renewals: Mapping[str, Sequence[QueueRenewal]],
+    instants: Mapping[str, Int64s],
+) -> dict[str, dict[int, QueueNight]]:
+    """The queues with new entries, and those that began again, by topic and queue id.
+
+    ``new`` and ``late``: the entries of new messages, and of those that earlier nights could not read. ``begins``: the
+    physical offsets with which queues had begun again before the night. ``instants``: those of ``ends``, by topic.
+    """
+    of_queues: defaultdict[tuple[str, int], list[QueueRenewal]] = defaultdict(list)
+    for topic, of_topic in renewals.items():
+        for renewal in of_topic:
+            of_queues[topic, renewal.queue_id].append(renewal)
+    found: defaultdict[str, dict[int, QueueNight]] = defaultdict(dict)
+    for queue in new.keys() | late.keys() | of_queues.keys():
+        topic, queue_id = queue
+        own = of_queues.get(queue, ())
+        begin = own[-1].commitlog_offset if own else begins.get(topic, {}).get(queue_id, 0)
+        count = len(instants.get(topic, ()))
+        found[topic][queue_id] = _queue_night([*new.get(queue, ()), *late.get(queue, ())], begin, own, count)
+    return dict(found)
+
+
+def _queue_night(
+    progress: Sequence[QueueProgress], begin: int, renewals: Sequence[QueueRenewal], instants: int
+) -> QueueNight:
+    present = [each for each in progress if each.begin >= begin]
+    return QueueNight(
+        min((each.first for each in present), default=0),
+        max((each.end for each in present), default=0),
+        sum(each.entries for each in progress),
+        reduce(np.maximum, (each.ends for each in present), np.zeros(instants, np.int64)),
+        renewals[-1] if renewals else None,
+        sum(renewal.ended for renewal in renewals),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The counts of workers, with the pull windows and uncertain changes that they are for, by topic."""
+
+    windows: Mapping[str, Sequence[PullWindow]]
+    uncertain_changes: Mapping[str, Sequence[UncertainChange]]
+    result: TaskResult
+
+
+@dataclass(frozen=True, eq=False)
+class ProgressRows:
+    """Rows of three tables (texts are dictionaries), and the offsets with which the next night begins."""
+
+    offsets: Sequence[pa.RecordBatch]
+    stats: Sequence[pa.RecordBatch]
+    progress: pa.RecordBatch
+    topics: dict[str, TopicOffsets]
+
+
+def progress_rows(
+    before: Mapping[str, TopicOffsets],
+    groups: Sequence[GroupNight],
+    broker_offsets: BrokerOffsets,
+    parts: Sequence[Part],
+    queues: Mapping[str, Mapping[int, QueueNight]],
+    instants: Mapping[str, Int64s],
+    as_of: int,
+    run: str,
+) -> ProgressRows:
+    """Makes the rows of a night.
+
+    ``before``: the offsets at the beginning of the night, by topic. ``queues``: the queues with new entries, by topic
+    and queue id. ``instants``: the times (ms) for which workers noted queue ends, by topic.
+    """
+    by_topic: defaultdict[str, list[GroupNight]] = defaultdict(list)
+    for group in groups:
+        by_topic[group.key[1]].append(group)
+    committed: defaultdict[str, dict[str, Offsets]] = defaultdict(dict)
+    for (consumer_group, topic), queue_offsets in broker_offsets.committed.items():
+        committed[topic][consumer_group] = queue_offsets
+    losing = {topic: known.losing(topic, broker_offsets) for topic, known in before.items()}
+    topics: dict[str, TopicOffsets] = dict(before)
+    offsets, stats = [], []
+    with_offsets = (before.keys() & committed.keys()) | {topic for topic, removed in losing.items() if removed}
+    for topic in sorted(by_topic.keys() | queues.keys() | with_offsets):
+        old = before.get(topic, NO_QUEUES)
+        seen = queues.get(topic, {})
+        began = {queue_id: night.renewal for queue_id, night in seen.items() if night.renewal is not None}
+        old_ends = {queue_id: 0 if queue_id in began else end for queue_id, end in old.ends_by_queue.items()}
+        ends = old_ends | {queue_id: max(night.end, old_ends.get(queue_id, 0)) for queue_id, night in seen.items()}
+        begins = old.begins_by_queue | {queue_id: renewal.commitlog_offset for queue_id, renewal in began.items()}
+        # A group without a subscription may begin at its committed offset in a later night.
+        others = [group for group, queue_offsets in committed[topic].items() if queue_offsets.keys() & ends.keys()]
+        new = old.extended(ends, [group.key[0] for group in by_topic[topic]] + others, begins)
+        told_before, committed_before = new.told_to.copy(), new.committed.copy()
+        counts = _counts(topic, new, parts)
+        _begin_again(new, began.values())
+        for group in by_topic[topic]:
+            _advance(group, old_ends, new, seen, instants.get(topic, np.empty(0, np.int64)))
+            _count_lost(group, new, counts)
+        _note_committed(new, committed[topic])
+        for consumer_group in losing.get(topic, ()):
+            committed_now = new.committed[new.groups[consumer_group]]
+            committed_now[committed_now != UNKNOWN] = REMOVED
+        topics[topic] = new
+        changed = (new.told_to != told_before) | (new.committed != committed_before)
+        restarted = [new.columns[queue_id] for queue_id in began]
+        changed[:, restarted] |= new.told_to[:, restarted] != UNKNOWN
+        offsets.append(changed_offset_rows(topic, new, changed, as_of, run))
+        stored, ended = (
+            np.array([getattr(seen[each], name) if each in seen else 0 for each in new.queue_ids], np.int64)
+            for name in ("entries", "ended")
+        )
+        stats.append(_stat_rows(topic, new, told_before, counts, stored, ended, run))
+    return ProgressRows(offsets, stats, _queue_rows(queues, topics, run), topics)
+
+
+def _begin_again(offsets: TopicOffsets, renewals: Iterable[QueueRenewal]) -> None:
+    """Nothing is told of the new entries of queues yet. With their topic, the groups lost their offsets."""
+    for renewal in renewals:
+        column = offsets.columns[renewal.queue_id]
+        told_to, committed = offsets.told_to[:, column], offsets.committed[:, column]
+        told_to[told_to >= 0] = 0
+        if not renewal.keeps_offsets:
+            committed[committed >= 0] = REMOVED
+
+
+def _advance(
+    group: GroupNight, old_ends: Offsets, new: TopicOffsets, seen: Mapping[int, QueueNight], instants: Int64s
+) -> None:
+    """Writes to ``new`` the offset up to which the group's deliveries are decided.
+
+    ``old_ends``: the ends of the queues when the night began; 0 if a queue began again.
+    """
+    row = new.groups[group.key[0]]
+    if group.is_consuming:
+        new.told_to[row] = new.ends
+    elif group.stopped_at is not None:
+        at = int(np.searchsorted(instants, group.stopped_at))
+        new.told_to[row] = [
+            max(old_ends.get(queue_id, 0), seen[queue_id].ends[at] if queue_id in seen else 0)
+            for queue_id in new.queue_ids
+        ]
+    else:
+        new.told_to[row] = np.where(new.told_to[row] == UNKNOWN, 0, new.told_to[row])
+    for queue_id, offset in group.told_to.items():
+        if (column := new.columns.get(queue_id)) is not None:
+            new.told_to[row, column] = min(offset, new.ends[column])
+
+
+def _note_committed(offsets: TopicOffsets, committed: Mapping[str, Offsets]) -> None:
+    """Writes the committed offsets of groups to ``offsets``."""
+    for group, row in offsets.groups.items():
+        for queue_id, offset in committed.get(group, {}).items():
+            if (column := offsets.columns.get(queue_id)) is not None:
+                offsets.committed[row, column] = offset
+
+
+def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[str, Int64s]:
+    """The counts of the filters by name of COUNTS, as arrays of groups x queues."""
+    shape = len(offsets.groups), len(offsets.queue_ids)
+    counts = {name: np.zeros(shape, np.int64) for name in COUNTS}
+    for part in parts:
+        counted = part.result.counts.get(topic)
+        if counted is None:
+            continue
+        windows = part.windows.get(topic, ())
+        window_numbers = np.array([offsets.groups[window.consumer_group] for window in windows], np.int64)
+        has_same_tags = np.array([window.message_filter.client_checks_same_tags for window in windows], np.int64)
+        change_numbers = np.array(
+            [offsets.groups[change.consumer_group] for change in part.uncertain_changes.get(topic, ())], np.int64
+        )
+        for queue_id, blocks in counted.uncertain.items():
+            np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))
+        columns = np.searchsorted(offsets.queue_ids, counted.queue_ids)
+        of_windows = {name: counted.counts[:, :, i] for i, name in enumerate(topic_filters.COUNTS)}
+        dropped = of_windows["passed_stage2"] - of_windows["delivered"] - of_windows["dropped_by_hook"]
+        of_windows |= {"scanned": counted.scanned, "hash_collisions": dropped * has_same_tags[:, None]}
+        for name, numbers in of_windows.items():
+            np.add.at(counts[name], (window_numbers[:, None], columns), numbers)
+    return counts
+
+
+def _count_lost(group: GroupNight, offsets: TopicOffsets, counts: Mapping[str, Int64s]) -> None:
+    row = offsets.groups[group.key[0]]
+    for queue_id, lost in group.lost.items():
+        if (column := offsets.columns.get(queue_id)) is not None:
+            counts["lost"][row, column] = lost
+
+
+def _queue_rows(
+    queues: Mapping[str, Mapping[int, QueueNight]], topics: Mapping[str, TopicOffsets], run: str
+) -> pa.RecordBatch:
+    begins = {topic: topics[topic].begins_by_queue for topic in queues}
+    rows = [
+        {
+            "topic": topic, "queue_id": queue_id, "from_offset": night.first, "to_offset": night.end,
+            "entries": night.entries, "begins_at": begins[topic].get(queue_id),
+            "began_at": None if night.renewal is None else night.renewal.at,
+            "ended_at": None if night.renewal is None else night.ended, "run": run,
+        }
+        for topic, of_topic in sorted(queues.items())
+        for queue_id, night in sorted(of_topic.items())
+    ]  # fmt: skip
+    return QUEUE_PROGRESS.rows_batch(rows)
+
+
+def _stat_rows(
+    topic: str,
+    offsets: TopicOffsets,
+    told_before: Int64s,
+    counts: dict[str, Int64s],
+    stored: Int64s,
+    ended: Int64s,
+    run: str,
+) -> pa.RecordBatch:
+    """The rows of delivery_stats. Entries up to ``told_to`` were filtered (if again: repeated), lost or skipped.
+
+    Those that waited in an old queue, which had ``ended`` entries, when the queue began again, are lost.
+    """
+    is_told = offsets.told_to != UNKNOWN  # the other groups have no subscription
+    counts["stored"][:] = stored * is_told
+    counts["pending"] = (offsets.ends - np.maximum(offsets.told_to, 0)) * is_told
+    advanced = np.maximum(offsets.told_to, 0) - np.maximum(told_before, 0) + ended * is_told
+    rest = advanced - counts["scanned"] - counts["lost"]
+    lost = np.clip(rest, 0, np.where(told_before == UNKNOWN, 0, np.maximum(ended - told_before, 0)))
+    counts["lost"] += lost
+    rest -= lost
+    counts["skipped"], counts["repeated"] = np.maximum(rest, 0), np.maximum(-rest, 0)
+    shown = [counts[name] for name in ("scanned", "lost", "skipped", "repeated", "stored", "pending", "uncertain")]
+    rows, columns = np.nonzero(np.sum(shown, axis=0))
+    values = {
+        "run": repeated(run, len(rows)),
+        "consumer_group": numbered(offsets.groups, rows),
+        "topic": repeated(topic, len(rows)),
+        "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
+    }
+    values |= {name: pa.array(counts[name][rows, columns]) for name in COUNTS}
+    return DELIVERY_STATS.batch(values, len(rows))
+
+
+# Quarantines invalid lines of text files.
+
+
+class RejectedLine(NamedTuple):
+    """A quarantined line of a text file: columns of QUARANTINE. ``offset`` is its number, from 1."""
+
+    source_file: str
+    offset: int
+    reason: str
+    bytes: bytes
+
+
+def replace_rejected(source_file: str, rejected: Sequence[InvalidSubscriptionEvent], changes: Changes) -> None:
+    """Replaces the quarantined lines of a text file. Those that an earlier run quarantined keep its name."""
+    stored = quarantined_lines([source_file], changes)
+    now = dict.fromkeys(
+        RejectedLine(source_file, line.line, _valid(line.reason), line.text.encode("utf-8", "surrogateescape"))
+        for line in rejected
+    )
+    gone = remove_lines(stored - now.keys(), changes)
+    new = [line for line in now if line not in stored or line.offset in gone]
+    changes.add_rows(QUARANTINE, [QUARANTINE.rows_batch([{**line._asdict(), "run": changes.run} for line in new])])
+
+
+def quarantined_lines(source_files: Collection[str], changes: Changes) -> set[RejectedLine]:
+    """The quarantined lines of some text files."""
+    rows = changes.rows(QUARANTINE, RejectedLine._fields, [one_of("source_file", source_files)])
+    return set(map(RejectedLine._make, tuples(rows, *RejectedLine._fields)))
+
+
+def remove_lines(lines: Collection[RejectedLine], changes: Changes) -> set[int]:
+    """Removes quarantined lines, with all others of the same numbers. Returns the numbers."""
+    for name in {line.source_file for line in lines}:
+        numbers = sorted({line.offset for line in lines if line.source_file == name})
+        changes.delete_rows(QUARANTINE, [one_of("source_file", [name]), one_of("offset", numbers)])
+    return {line.offset for line in lines}
+
+
+def _valid(text: str) -> str:
+    """The text without halves of surrogate pairs, which JSON may hold and Arrow does not take."""
+    return text.encode("utf-8", "replace").decode()
+
+
+# Writes the rows of subscriptions and subscription_events.
+
+
+def write_subscriptions(
+    events: NightEvents,
+    history: Sequence[SubscriptionRow],
+    state: BrokerState,
+    inputs: NightInputs,
+    changes: Changes,
+    rewrite: bool,
+) -> None:
+    """Writes the subscriptions, their events, and the quarantined lines of the subscription file.
+
+    ``rewrite``: the subscriptions may have changed even if the events are the same.
+    """
+    for name, rejected in inputs.rejected_subscriptions.items():
+        replace_rejected(name, rejected, changes)
+    stored = state.events
+    if events.events == stored and not rewrite:
+        return
+    changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
+    if events.events[: len(stored)] != stored:
+        changes.replace_rows(SUBSCRIPTION_EVENTS, [event_rows(events.events, 0, changes.run)])
+    elif len(events.events) > len(stored):
+        new = events.events[len(stored) :]
+        changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(new, len(stored), changes.run)])

@@ -1,1 +1,0 @@
-"""The rows that the driver of a night adds."""

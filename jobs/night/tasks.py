@@ -1,0 +1,606 @@
+"""The work of a night's task, and its result. Both travel between the driver and its workers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from filtering.broker_config import BrokerConfig
+from filtering.delivery import topic_filters
+from filtering.delivery.delivery_blocks import (
+    BYTES_IN_A_ROW,
+    DELIVERED,
+    DROPPED_BY_CLIENT,
+    DROPPED_BY_HOOK,
+    MatchSets,
+    block_matches,
+    block_rows,
+    recipients,
+)
+from filtering.delivery.entries import Entries, Int32s, Int64s, has_entry
+from filtering.delivery.message_filter import Hook, after_hooks
+from filtering.delivery.pull_window import FilterDataInForce, PullWindow, UncertainChange
+from filtering.delivery.topic_filters import BlockResult, TopicFilters, UncertainEntries, count_lost_pulls
+from filtering.subscriptions.events import GroupTopic
+from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
+from schemas.arrow_batches import numbered, repeated
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delta.table import DataFile, DataFileWriter
+from schemas.delta.warehouse import Warehouse
+from schemas.messages.bodies import Bodies
+from schemas.messages.commitlog_rows import NUMBERS, CommitlogRows, Messages, store_dates
+from schemas.messages.stored_messages import StoredEntries, StoredRange, read_entries, read_messages
+from schemas.messages.topic_batches import TopicBatch, TopicBatches
+from schemas.quarantine import QUARANTINE
+from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
+from schemas.rocketmq_store.recovery import is_unfinished
+from schemas.rocketmq_store.segments import Segment
+from schemas.spark_tasks import Session, run_tasks
+from schemas.storage import Storage
+
+# How far queues came: the new entries of each, in a block, in a task and in all of them.
+
+
+NO_INSTANTS = np.empty(0, np.int64)
+
+
+@dataclass
+class QueueProgress:
+    """The new entries of one queue: the first offset, the offset after the last one, and their number.
+
+    ``ends``: for each of the topic's instants, the offset after the last entry stored before it; 0 if there is none.
+    ``begin`` and ``last`` are the physical offsets of the first and the last entry, ``begun_at`` is when the first one
+    was stored (ms).
+    """
+
+    first: int
+    end: int
+    entries: int
+    ends: Int64s
+    begin: int
+    last: int
+    begun_at: int
+
+    def add(self, other: QueueProgress) -> None:
+        self.first, self.end = min(self.first, other.first), max(self.end, other.end)
+        self.entries += other.entries
+        self.ends = np.maximum(self.ends, other.ends)
+        if other.begin < self.begin:
+            self.begin, self.begun_at = other.begin, other.begun_at
+        self.last = max(self.last, other.last)
+
+
+Queues = dict[tuple[str, int], list[QueueProgress]]
+"""By topic and queue id, the new entries in the order of the log; more than one item if the queue began again."""
+
+
+def add_progress(queues: Queues, queue: tuple[str, int], progress: QueueProgress) -> None:
+    """Adds later entries of one queue to those of all ``queues``. At offset 0, the queue begins again."""
+    known = queues.setdefault(queue, [])
+    if known and progress.first > 0:
+        known[-1].add(progress)
+    else:
+        known.append(progress)
+
+
+def progress_of_block(entries: Entries, instants: Int64s) -> Iterator[tuple[int, QueueProgress]]:
+    """Each queue id with its new entries in the order of the log; several items if the queue begins again."""
+    queue_ids, bounds = entries.queue_bounds
+    starts, places = bounds[:-1], entries.commitlog_offset
+    firsts, lasts = entries.queue_offset[starts].tolist(), entries.queue_offset[bounds[1:] - 1].tolist()
+    begins, last_places = places[starts].tolist(), places[bounds[1:] - 1].tolist()
+    times = entries.store_timestamp[starts].tolist()
+    bounds_of = pairwise(bounds.tolist())
+    queues = zip(queue_ids.tolist(), bounds_of, firsts, lasts, begins, last_places, times, strict=True)
+    for queue_id, (start, stop), first, last, begin, last_place, at in queues:
+        if first == 0 and _began_again(entries, start, stop):
+            yield from ((queue_id, each) for each in _generations(entries, start, stop, instants))
+            continue
+        ends = _ends(entries.queue_offset[start:stop], entries.store_timestamp[start:stop], instants)
+        yield queue_id, QueueProgress(first, last + 1, stop - start, ends, begin, last_place, at)
+
+
+def _began_again(entries: Entries, start: int, stop: int) -> bool:
+    """Whether other entries of a queue are before one with offset 0. The entry at ``start`` has offset 0."""
+    has_another = stop - start > 1 and entries.queue_offset[start + 1] == 0
+    return bool(has_another or entries.commitlog_offset[start:stop].min() < entries.commitlog_offset[start])
+
+
+def _generations(entries: Entries, start: int, stop: int, instants: Int64s) -> Iterator[QueueProgress]:
+    """The entries of a queue, divided where it begins again."""
+    in_log_order = start + np.argsort(entries.commitlog_offset[start:stop], kind="stable")
+    zeros = np.flatnonzero(entries.queue_offset[in_log_order] == 0)
+    for rows in np.split(in_log_order, zeros[zeros > 0]):
+        offsets, places, times = (
+            array[rows] for array in (entries.queue_offset, entries.commitlog_offset, entries.store_timestamp)
+        )
+        yield QueueProgress(
+            int(offsets.min()), int(offsets.max()) + 1, len(rows), _ends(offsets, times, instants), int(places[0]),
+            int(places[-1]), int(times[0]),
+        )  # fmt: skip
+
+
+def _ends(offsets: Int64s, times: Int64s, instants: Int64s) -> Int64s:
+    """For each instant, the queue offset after the last entry stored before it, among entries of one queue."""
+    if not len(instants):
+        return NO_INSTANTS
+    return np.array([int(offsets[times < instant].max(initial=-1)) + 1 for instant in instants.tolist()], np.int64)
+
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class TopicWork:
+    """The filters for the entries of one topic. ``recipients``: a RECIPIENT for each pull window of ``filters``.
+
+    ``instants`` (ms, ascending): times for which the end of each queue is noted. ``hooks``: the filter hooks of a
+    window's client, by the window's number. ``clients_take_empty_bodies``: see RocketMQVersion.
+    """
+
+    filters: TopicFilters
+    recipients: pa.StructArray
+    instants: Int64s
+    hooks: Mapping[int, Sequence[Hook]]
+    clients_take_empty_bodies: bool = True
+
+
+def works_by_topic(
+    broker: BrokerConfig,
+    windows: Mapping[str, Sequence[PullWindow]],
+    uncertain_changes: Mapping[str, Sequence[UncertainChange]] = NOTHING,
+    filter_data: Mapping[str, Sequence[FilterDataInForce]] = NOTHING,
+    instants: Mapping[str, Int64s] = NOTHING,
+    hooks: Mapping[GroupTopic, Sequence[Hook]] = NOTHING,
+) -> dict[str, TopicWork]:
+    """The work for each topic that has any of these, which are by topic; only ``hooks`` are by group and topic."""
+    m, takes_empty = broker.bloom_filter.m, broker.version.clients_take_empty_bodies
+    found = {}
+    for topic in windows.keys() | uncertain_changes.keys() | filter_data.keys() | instants.keys():
+        of_topic = windows.get(topic, ())
+        filters = TopicFilters(m, filter_data.get(topic, ()), of_topic, uncertain_changes.get(topic, ()))
+        of_windows = recipients(
+            [window.consumer_group for window in of_topic],
+            [window.subscription_from for window in of_topic],
+            [window.available_at for window in of_topic],
+        )
+        keys = [window.key for window in of_topic]
+        of_clients = {number: hooks[key] for number, key in enumerate(keys) if key in hooks}
+        found[topic] = TopicWork(filters, of_windows, instants.get(topic, NO_INSTANTS), of_clients, takes_empty)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """The work of a task. ``tables``: folders of the tables to write, by name. ``topics``: the filters by topic.
+
+    Threads share it: filters do not change while they run, and copies of thousands of topics take seconds.
+    """
+
+    run: str
+    tables: Mapping[str, Storage]
+    topics: Mapping[str, TopicWork]
+    delay_levels: tuple[int, ...]
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Work:
+        return self
+
+    @cached_property
+    def wanted(self) -> dict[str, tuple[str, ...]]:
+        """The properties that filters read, by topic."""
+        return {topic: work.filters.properties for topic, work in self.topics.items()}
+
+
+@dataclass(eq=False)
+class TopicCounts:
+    """The summed BlockResult counts of one topic.
+
+    ``queue_ids`` are ascending. ``scanned`` is windows x queues, ``counts`` windows x queues x window_loops.COUNTS.
+    ``uncertain``: by queue id, the uncertain entries of the blocks that have any.
+    """
+
+    queue_ids: Int32s
+    scanned: Int64s
+    counts: Int64s
+    uncertain: Mapping[int, Sequence[UncertainEntries]]
+
+    def add(self, other: TopicCounts) -> None:
+        """Adds the counts of other blocks of the topic."""
+        if np.array_equal(self.queue_ids, other.queue_ids):
+            self.scanned += other.scanned
+            self.counts += other.counts
+        else:
+            self._widen(np.union1d(self.queue_ids, other.queue_ids))
+            columns = np.searchsorted(self.queue_ids, other.queue_ids)
+            self.scanned[:, columns] += other.scanned
+            self.counts[:, columns] += other.counts
+        self.uncertain = {
+            queue_id: [*self.uncertain.get(queue_id, ()), *other.uncertain.get(queue_id, ())]
+            for queue_id in self.uncertain.keys() | other.uncertain.keys()
+        }
+
+    def _widen(self, queue_ids: Int32s) -> None:
+        """Adds queues in which nothing was counted yet."""
+        before = self.scanned, self.counts
+        columns = np.searchsorted(queue_ids, self.queue_ids)
+        self.queue_ids = queue_ids
+        self.scanned, self.counts = (
+            np.zeros((len(counts), len(queue_ids), *counts.shape[2:]), np.int64) for counts in before
+        )
+        self.scanned[:, columns], self.counts[:, columns] = before
+
+
+@dataclass
+class TaskResult:
+    """The result of a task. ``files`` are by table name, ``queues`` by topic and queue id, ``counts`` by topic.
+
+    ``in_lost_pulls``: the uncertain deliveries that clients may have lost with a message without a body.
+    """
+
+    files: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
+    queues: Queues = field(default_factory=dict)
+    counts: dict[str, TopicCounts] = field(default_factory=dict)
+    damaged_bodies: int = 0
+    deliveries: int = 0
+    in_lost_pulls: int = 0
+
+    def add(self, other: TaskResult) -> None:
+        """Adds the result of another task with the same work, which reads later messages."""
+        self.add_totals(other)
+        for name, files in other.files.items():
+            self.files[name] += files
+        for queue, of_queue in other.queues.items():
+            for progress in of_queue:
+                add_progress(self.queues, queue, progress)
+        for topic, counts in other.counts.items():
+            self.add_counts(topic, counts)
+
+    def add_counts(self, topic: str, counts: TopicCounts) -> None:
+        """Adds the counts of some blocks of a topic. They become part of this result."""
+        known = self.counts.setdefault(topic, counts)
+        if known is not counts:
+            known.add(counts)
+
+    def add_totals(self, other: TaskResult) -> None:
+        """Adds the numbers that do not depend on windows."""
+        self.damaged_bodies += other.damaged_bodies
+        self.deliveries += other.deliveries
+        self.in_lost_pulls += other.in_lost_pulls
+
+
+# The consume queue entries of new messages: blocks for the filters, and rows of consumequeue.
+
+
+@dataclass(frozen=True, eq=False)
+class NewEntries:
+    """n entries, ordered by topic, queue and queue offset.
+
+    Entry i is that of message ``rows[i]`` of ``messages``. ``numbers`` has NUMBERS of the entries. Topic t has the
+    entries ``bounds[t]`` to ``bounds[t + 1]`` (exclusive), at least one.
+    """
+
+    messages: Messages
+    rows: Int64s
+    numbers: Mapping[str, NDArray[Any]]
+    tags_code: Int64s
+    topics: Sequence[str]
+    bounds: Sequence[int]
+
+    @classmethod
+    def of(cls, batch: TopicBatch, delay_levels: Sequence[int]) -> NewEntries:
+        """The entries of the chosen messages. Prepared and rolled back transactions have none.
+
+        ``delay_levels``: the broker's, in ms. The tags code of a scheduled message is its delivery time.
+        """
+        messages = batch.messages
+        of_topics = {
+            topic: messages.by_queue(in_log_order)
+            for topic, in_log_order in messages.rows_by_topic(batch.chosen & has_entry(messages.sys_flag))
+        }
+        rows = np.concatenate([np.empty(0, np.int64), *of_topics.values()])
+        tags_code = np.array(tags_codes(messages.named["TAGS"].take(pa.array(rows))))
+        bounds = np.cumsum([0, *map(len, of_topics.values())]).tolist()
+        topics = list(of_topics)
+        if SCHEDULE_TOPIC in of_topics:
+            scheduled = topics.index(SCHEDULE_TOPIC)
+            codes = _scheduled_tags_codes(messages, of_topics[SCHEDULE_TOPIC], delay_levels)
+            tags_code[bounds[scheduled] : bounds[scheduled + 1]] = codes
+        return cls(messages, rows, {name: getattr(messages, name)[rows] for name in NUMBERS}, tags_code, topics, bounds)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def blocks(self, properties: Mapping[str, Sequence[str]]) -> Iterator[Entries]:
+        """The entries of each topic. ``properties``: by topic, the message properties that its filters read."""
+        numbers = self.numbers
+        for number, topic in enumerate(self.topics):
+            of_topic = slice(self.bounds[number], self.bounds[number + 1])
+            yield Entries(
+                topic,
+                numbers["queue_id"][of_topic],
+                numbers["queue_offset"][of_topic],
+                numbers["commitlog_offset"][of_topic],
+                numbers["store_size"][of_topic],
+                self.tags_code[of_topic],
+                numbers["store_timestamp"][of_topic],
+                self.messages.properties(properties.get(topic, ()), self.rows[of_topic]),
+                without_body=np.flatnonzero(numbers["body_length"][of_topic] == 0),
+            )
+
+    def table_rows(self, run: str, bit_maps: Sequence[pa.BinaryArray | None]) -> pa.RecordBatch:
+        """Rows of consumequeue. ``bit_maps``: the filter bit maps of each topic, None if it has none."""
+        sizes = np.diff(self.bounds)
+        columns = {name: pa.array(self.numbers[name]) for name in ("queue_id", "queue_offset", "commitlog_offset")}
+        columns |= {
+            "topic": numbered(self.topics, np.repeat(np.arange(len(sizes)), sizes)),
+            "size": pa.array(self.numbers["store_size"]),
+            "tags_code": pa.array(self.tags_code),
+            "store_timestamp": pa.array(self.numbers["store_timestamp"]),
+            "store_date": store_dates(self.numbers["store_timestamp"]),
+            "run": repeated(run, len(self)),
+        }
+        if any(of_topic is not None for of_topic in bit_maps):
+            columns["filter_bit_map"] = pa.concat_arrays(
+                pa.nulls(size, pa.binary()) if of_topic is None else of_topic
+                for of_topic, size in zip(bit_maps, sizes.tolist(), strict=True)
+            )
+        return CONSUMEQUEUE.batch(columns, len(self))
+
+
+def _scheduled_tags_codes(messages: Messages, rows: Int64s, delay_levels: Sequence[int]) -> pa.Int64Array:
+    """The tags codes of some messages of SCHEDULE_TOPIC."""
+    tags = messages.named["TAGS"].take(pa.array(rows))
+    delays = messages.properties([DELAY_PROPERTY], rows)
+    if not delays:
+        return tags_codes(tags)
+    times = pa.array(messages.store_timestamp[rows])
+    topics = pa.repeat(SCHEDULE_TOPIC, len(rows))
+    return entry_tags_codes(topics, tags, delays[DELAY_PROPERTY].text_of_each(), times, delay_levels)
+
+
+# Filters messages, writes rows of commitlog, consumequeue, delivery_blocks and quarantine, and counts them.
+
+
+WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
+
+
+class NightWriter:
+    """Collects messages, filters them in large batches, and writes files of the tables."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._writers = {
+            table.name: DataFileWriter(table, work.tables[table.name])
+            for table in WRITTEN_BY_TASKS
+            if table.name in work.tables
+        }
+        self._batches = TopicBatches()
+        self._waiting_rows: list[pa.RecordBatch] = []
+        self._waiting_blocks: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self.result = TaskResult()
+
+    def add(self, messages: Messages, rows: pa.RecordBatch | None = None) -> None:
+        """Adds messages in the order of the log. ``rows``: their rows of commitlog; None if they are stored already."""
+        if rows is not None:
+            self._waiting_rows.append(rows)
+            self.result.damaged_bodies += rows["body_is_damaged"].true_count
+        self._write(self._batches.add(messages))
+
+    def quarantine(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Writes rows of quarantine, which lack the run."""
+        self._writers[QUARANTINE.name].write([QUARANTINE.rows_batch([{**row, "run": self._work.run} for row in rows])])
+
+    def filter(self, entries: Entries) -> None:
+        """Filters entries that are stored already."""
+        work = self._work.topics.get(entries.topic)
+        if work is not None and len(entries):
+            self._deliver(entries, work, work.filters.run(entries))
+
+    def close(self) -> TaskResult:
+        """Writes the remaining messages. Returns the result."""
+        self._write(self._batches.rest())
+        self._flush_blocks()
+        for name, writer in self._writers.items():
+            self.result.files[name] += writer.close()
+        return self.result
+
+    def _write(self, batch: TopicBatch | None) -> None:
+        """Writes the waiting rows of commitlog, and filters a batch."""
+        if batch is None:
+            return
+        if self._waiting_rows:
+            self._writers[COMMITLOG.name].write(self._waiting_rows)
+            self._waiting_rows = []
+        if CONSUMEQUEUE.name in self._writers:
+            entries = NewEntries.of(batch, self._work.delay_levels)
+            if len(entries):
+                bit_maps = [self._dispatch(block) for block in entries.blocks(self._work.wanted)]
+                self._writers[CONSUMEQUEUE.name].write([entries.table_rows(self._work.run, bit_maps)])
+
+    def _flush_blocks(self) -> None:
+        """Writes delivery blocks as one row group. Each small topic has its own block."""
+        if self._waiting_blocks:
+            self._writers[DELIVERY_BLOCKS.name].write(self._waiting_blocks)
+        self._waiting_blocks, self._waiting_bytes = [], 0
+
+    def _dispatch(self, entries: Entries) -> pa.BinaryArray | None:
+        """Filters the new entries of a topic, and writes their deliveries. Returns their filter bit maps."""
+        work = self._work.topics.get(entries.topic)
+        self._note_queues(entries, work)
+        if work is None:
+            return None
+        outcome = work.filters.run(entries)
+        self._deliver(entries, work, outcome)
+        return outcome.bit_maps
+
+    def _deliver(self, entries: Entries, work: TopicWork, outcome: BlockResult) -> None:
+        outcomes = {DELIVERED: outcome.delivered, DROPPED_BY_CLIENT: outcome.dropped_by_client}
+        if work.hooks and entries.rows is not None:
+            delivered, dropped = after_hooks(outcome.delivered, work.hooks, entries.rows)
+            outcomes |= {DELIVERED: delivered, DROPPED_BY_HOOK: dropped}
+            _count_dropped(dropped, outcome, entries)
+        if len(entries.without_body) and not work.clients_take_empty_bodies:
+            count_lost_pulls(outcomes[DELIVERED], entries, outcome.counts)
+            self.result.in_lost_pulls += int(outcome.counts[:, :, topic_filters.UNCERTAIN].sum())
+        matches = [block_matches(sets, name, work.recipients) for name, sets in outcomes.items() if len(sets)]
+        self.result.deliveries += int(outcome.counts[:, :, topic_filters.DELIVERED].sum())
+        for row in block_rows(entries, pa.concat_arrays(matches)) if matches else ():
+            block = DELIVERY_BLOCKS.batch(row | {"run": pa.array([self._work.run])}, 1)
+            self._waiting_blocks.append(block)
+            self._waiting_bytes += block.nbytes
+            if self._waiting_bytes >= BYTES_IN_A_ROW:
+                self._flush_blocks()
+        uncertain = {
+            queue_id: [found]
+            for queue_id, found in zip(outcome.queue_ids.tolist(), outcome.uncertain, strict=False)
+            if found
+        }
+        scanned = outcome.scanned[outcome.mask_of]
+        self.result.add_counts(entries.topic, TopicCounts(outcome.queue_ids, scanned, outcome.counts, uncertain))
+
+    def _note_queues(self, entries: Entries, work: TopicWork | None) -> None:
+        instants = work.instants if work is not None else NO_INSTANTS
+        for queue_id, progress in progress_of_block(entries, instants):
+            add_progress(self.result.queues, (entries.topic, queue_id), progress)
+
+
+def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -> None:
+    """Counts the messages that hooks dropped. They were not delivered."""
+    _, bounds = entries.queue_bounds
+    for match_set in dropped:
+        windows, count = list(match_set.windows), np.diff(np.searchsorted(match_set.positions, bounds))
+        outcome.counts[windows, :, topic_filters.DROPPED_BY_HOOK] = count
+        outcome.counts[windows, :, topic_filters.DELIVERED] -= count
+
+
+# Reads a range of a broker's log on a worker: from bytes to rows of all tables.
+
+
+DAMAGE_AT_ONCE = 16
+REST_IS_MISSING = "the log goes on in the next segment, but the rest of this one is missing: copy the store again"
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """A part of a segment, from the physical offset ``start`` to ``stop`` (exclusive).
+
+    ``data_end``: the offset where the zeros at the end of the segment begin. ``synchronise``: ``start`` may be inside
+    a record. ``ends_log``: the range is the last of the log; if its last record may be incomplete, the next night
+    reads it, unless the bytes have the fingerprint ``seen`` of the night before. ``followed_by``: the physical offset
+    of the next segment, if the range is the last of its segment: then the broker has filled the segment.
+    """
+
+    segment: Segment
+    start: int
+    stop: int
+    data_end: int
+    synchronise: bool = False
+    ends_log: bool = False
+    seen: str | None = None
+    followed_by: int | None = None
+
+    @property
+    def ends_segment(self) -> bool:
+        """Whether it is the last range of its segment."""
+        return self.ends_log or self.followed_by is not None
+
+
+@dataclass(frozen=True)
+class RangeResult:
+    """The result of a range. ``first`` and ``reached`` are those of its Walk.
+
+    ``settled``: the physical offset from which the next night reads. It is before ``reached`` if the log ends with
+    bytes that may still change.
+    """
+
+    first: int | None
+    reached: int
+    settled: int
+    result: TaskResult
+
+
+def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> RangeResult:
+    """Reads a range of a log, and writes files of the tables in ``work``."""
+    writer = NightWriter(work)
+    rows = CommitlogRows(work.run, bodies, work.wanted)
+    walk = Walk(part.segment, part.start, part.stop, part.data_end, part.synchronise)
+    unsettled: int | None = None
+    damage: list[Damage] = []
+    for piece in walk:
+        if isinstance(piece, Damage):
+            unsettled = piece.offset if unsettled is None else unsettled
+            damage.append(piece)
+            if len(damage) == DAMAGE_AT_ONCE:
+                _quarantine(writer, damage)
+            continue
+        unsettled = None
+        records: Records = piece
+        at_the_end = part.ends_log and walk.reached >= part.data_end < part.segment.end
+        if at_the_end and is_unfinished(piece, part.data_end, store, part.seen):
+            records = piece.first(len(piece) - 1)
+            unsettled = piece.offset + int(piece.at("start")[-1])
+        if len(records):
+            batch, messages = rows.rows(records)
+            writer.add(messages, batch)
+    reached = _end_of_segment(walk, part.followed_by)
+    if part.followed_by is not None and reached < part.followed_by:
+        damage.append(Damage(part.segment.path, reached, REST_IS_MISSING, b""))
+    _quarantine(writer, damage)
+    settled = walk.reached if unsettled is None or not part.ends_log else unsettled
+    return RangeResult(walk.first, walk.reached, settled, writer.close())
+
+
+def _end_of_segment(walk: Walk, followed_by: int | None) -> int:
+    """Where the walk ended; behind a cut file if the filler in it says so, and the next segment does not deny it."""
+    if walk.filled_to is None or followed_by is None or walk.filled_to > followed_by:
+        return walk.reached
+    return max(walk.reached, walk.filled_to)
+
+
+def _quarantine(writer: NightWriter, damage: list[Damage]) -> None:
+    if damage:
+        writer.quarantine([vars(piece) for piece in damage])
+        damage.clear()
+
+
+# Filters messages that earlier nights stored, on a worker: to make entries, or for groups that returned.
+
+
+def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> TaskResult:
+    """Filters a range of stored messages, and writes files of the tables in ``work``.
+
+    If they include consumequeue, the messages are those without an entry, otherwise those with one.
+    """
+    writer = NightWriter(work)
+    wanted = work.wanted
+    if CONSUMEQUEUE.name in work.tables:
+        names = {name for topic_names in wanted.values() for name in topic_names} | {DELAY_PROPERTY}
+        entries = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps=False)
+        for messages in read_messages(commitlog, part.message_files, part.offsets, None, names):
+            _, has_entry = entries.find(messages.commitlog_offset)
+            writer.add(messages.take(np.flatnonzero(~has_entry)) if has_entry.any() else messages)
+    else:
+        for block in read_entries(part, commitlog, consumequeue, wanted):
+            writer.filter(block)
+    return writer.close()
+
+
+def filter_stored(ranges: Sequence[StoredRange], warehouse: Warehouse, work: Work, session: Session) -> TaskResult:
+    commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
+    read = partial(read_stored, commitlog=commitlog, consumequeue=consumequeue, work=work)
+    total = TaskResult()
+    for result in run_tasks(ranges, read, sum(part.size for part in ranges), session):
+        total.add(result)
+    return total

@@ -1,1 +1,0 @@
-"""The tasks of a night, which run on workers."""

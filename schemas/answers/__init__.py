@@ -1,1 +1,0 @@
-"""Answers to questions, from the tables of one broker, which :mod:`schemas.answers.facts` reads."""

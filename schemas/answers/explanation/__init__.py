@@ -1,1 +1,0 @@
-"""Why a message reached a consumer group or did not."""

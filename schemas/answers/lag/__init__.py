@@ -1,1 +1,0 @@
-"""How far groups are behind."""

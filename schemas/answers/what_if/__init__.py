@@ -1,1 +1,0 @@
-"""What another filter would have delivered."""

@@ -1,1 +1,0 @@
-"""The segments of a commitlog and their records."""

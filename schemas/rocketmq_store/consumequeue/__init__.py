@@ -1,1 +1,0 @@
-"""The consume queues, and their extension files."""

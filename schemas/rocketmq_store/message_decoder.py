@@ -1,0 +1,188 @@
+"""Decodes records of a commit log to Arrow columns (RocketMQ MessageDecoder), whole buffers at a time.
+
+A night compares them with what is stored, and Spark's data source reads them. The rows of ``commitlog`` come from
+:mod:`schemas.messages.commitlog_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from filtering.java import is_utf8, string_array, unchecked_string_array
+from filtering.kernels.compile import compiled
+from schemas.rocketmq_store import record_layout
+from schemas.rocketmq_store.commitlog_walk import Records
+from schemas.rocketmq_store.property_columns import Interner
+from schemas.rocketmq_store.property_text import find, split
+from schemas.rocketmq_store.record_layout import NUMBER_FIELDS, Bytes, Positions, binary_array
+
+# Born and store hosts: 4 or 16 bytes of address and an i32 port, as RocketMQ prints them.
+
+
+IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"
+HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)  # two digits a byte
+
+
+class Hosts:
+    """Reads hosts from the chunks of a log. ``texts_of`` are functions from the bytes of a host to a text."""
+
+    def __init__(self, *texts_of: Callable[[bytes], str]) -> None:
+        self._texts_of = texts_of
+        self._interner = Interner()
+        self._known = 0
+        self._texts = [pa.array([], pa.string()) for _ in texts_of]
+
+    def read(self, log: Bytes, at: Positions, lengths: Positions) -> list[pa.DictionaryArray]:
+        """The texts of the host at each position, a column for each function."""
+        numbers = self._interner.numbers(log, at, lengths)
+        if self._interner.count > self._known:
+            hosts = binary_array(*self._interner.texts(self._known)).to_pylist()
+            self._texts = [
+                pa.concat_arrays([known, pa.array(map(text_of, hosts), pa.string())])
+                for known, text_of in zip(self._texts, self._texts_of, strict=True)
+            ]
+            self._known = self._interner.count
+        return [pa.DictionaryArray.from_arrays(numbers, texts, safe=False) for texts in self._texts]
+
+
+def host_string(host: bytes) -> str:
+    """``127.0.0.1:10911``, ``2001:db8:0:0:0:0:0:1:10911``: Java's InetAddress.getHostAddress, and the port."""
+    address, port = _java_address(host[:-4]), int.from_bytes(host[-4:], "big")
+    if len(address) == 4:
+        return f"{'.'.join(map(str, address))}:{port}"
+    groups = (int.from_bytes(address[i : i + 2], "big") for i in range(0, 16, 2))
+    return f"{':'.join(f'{group:x}' for group in groups)}:{port}"
+
+
+def msg_id_host(host: bytes) -> str:
+    """The first part of a msgId: address and port in upper-case hex (MessageDecoder.createMessageId)."""
+    return (_java_address(host[:-4]) + host[-4:]).hex().upper()
+
+
+def _java_address(address: bytes) -> bytes:
+    """The address after Java's InetAddress.getByAddress, which turns an IPv4-mapped address into an IPv4 one."""
+    return address[12:] if address.startswith(IPV4_MAPPED) and len(address) == 16 else address
+
+
+@compiled
+def message_ids(log: Bytes, at: Positions, lengths: Positions, offsets: Positions, bounds: NDArray[np.int32]) -> Bytes:
+    """Upper-case hex of host, port and physical offset (MessageDecoder.createMessageId), end to end.
+
+    The id of record i is at ``bounds[i]`` to ``bounds[i + 1]``, two characters a byte.
+    """
+    out = np.full(bounds[-1] // 2, HEX[0], np.uint16)
+    for i in range(len(at)):
+        source = log[at[i] : at[i] + lengths[i]]
+        target = out[bounds[i] // 2 : bounds[i + 1] // 2]
+        if len(source) == 20 and _is_ipv4_mapped(source):
+            # RocketMQ writes an IPv4 address into the space of an IPv6 one, and prints the whole space.
+            source = source[12:]
+        for j in range(len(source)):
+            target[j] = HEX[source[j]]
+        target = target[len(source) :]
+        for j in range(8):
+            target[j] = HEX[np.uint8(offsets[i] >> (56 - 8 * j))]
+    return out.view(np.uint8)
+
+
+@compiled
+def _is_ipv4_mapped(host: Bytes) -> bool:
+    for i in range(10):
+        if host[i]:
+            return False
+    return bool(host[10] == 255 and host[11] == 255)
+
+
+MAP = pa.map_(pa.string(), pa.string())
+SCHEMA = pa.schema(
+    [
+        ("commitlog_offset", pa.int64()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("store_size", pa.int32()),
+        ("msg_id", pa.string()),
+        ("tags", pa.string()),
+        ("keys", pa.string()),
+        ("properties", MAP),
+        ("born_timestamp", pa.int64()),
+        ("store_timestamp", pa.int64()),
+        ("sys_flag", pa.int32()),
+        ("flag", pa.int32()),
+        ("body_crc", pa.int32()),
+        ("reconsume_times", pa.int32()),
+        ("prepared_transaction_offset", pa.int64()),
+        ("born_host", pa.string()),
+        ("store_host", pa.string()),
+        ("magic_code", pa.int32()),
+        ("body_length", pa.int32()),
+        ("body_crc_computed", pa.int32()),
+        ("body", pa.binary()),
+    ]
+)
+"""All columns. Timestamps are ms since the epoch; commitlog_offset is the record's physical offset; properties is null
+if a record has none; body is as stored, and body_crc_computed is the body_crc that it should have."""
+
+
+def decode(records: Records, columns: Sequence[str]) -> pa.RecordBatch:
+    """The given columns of SCHEMA, one row per record. Only these are computed."""
+    log, at = records.log, records.at
+    properties = cache(partial(_Properties, records))
+    computed: dict[str, Callable[[], pa.Array]] = {
+        "commitlog_offset": lambda: pa.array(records.physical_offsets()),
+        "topic": lambda: string_array(*record_layout.spans(log, at("topic"), at("topic_length"))),
+        "store_size": lambda: pa.array(at("size").astype(np.int32)),
+        "msg_id": lambda: _msg_ids(records),
+        "tags": lambda: properties().value("TAGS"),
+        "keys": lambda: properties().value("KEYS"),
+        "properties": lambda: properties().maps(),
+        "born_host": lambda: Hosts(host_string).read(log, *records.born_hosts())[0].dictionary_decode(),
+        "store_host": lambda: Hosts(host_string).read(log, *records.store_hosts())[0].dictionary_decode(),
+        "body_length": lambda: pa.array(at("body_length").astype(np.int32)),
+        "body_crc_computed": lambda: pa.array(records.body_crcs()),
+        "body": lambda: record_layout.binary_array(*record_layout.spans(log, at("body"), at("body_length"))),
+    }
+    arrays = [pa.array(records.numbers(name)) if name in NUMBER_FIELDS else computed[name]() for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _msg_ids(records: Records) -> pa.StringArray:
+    starts, lengths = records.store_hosts()
+    bounds = np.append(np.int32(0), np.cumsum(2 * lengths + 16, dtype=np.int32))
+    ids = message_ids(records.log, starts, lengths, records.physical_offsets(), bounds)
+    return unchecked_string_array(bounds, ids)
+
+
+class _Properties:
+    """The properties of some records as pairs: one map for each record."""
+
+    def __init__(self, records: Records):
+        lengths = records.at("properties_length")
+        self._missing = lengths == 0
+        self._split(records.log, records.at("properties"), lengths)
+        if not (is_utf8(self._key_ends, self._keys) and is_utf8(self._value_ends, self._values)):
+            self._split(*record_layout.decoded_texts(records.log, records.at("properties"), lengths))
+
+    def _split(
+        self, log: record_layout.Bytes, starts: record_layout.Positions, lengths: record_layout.Positions
+    ) -> None:
+        self._pairs, self._key_ends, self._keys, self._value_ends, self._values = split(log, starts, lengths)
+
+    def maps(self) -> pa.MapArray:
+        """map<string, string>, null if a record has no properties."""
+        keys = unchecked_string_array(self._key_ends, self._keys)
+        values = unchecked_string_array(self._value_ends, self._values)
+        entries = pa.StructArray.from_arrays([keys, values], fields=[MAP.key_field, MAP.item_field])
+        buffers = [pa.array(~self._missing).buffers()[1], pa.py_buffer(self._pairs)]
+        return pa.Array.from_buffers(MAP, len(self._missing), buffers, children=[entries])
+
+    def value(self, name: str) -> pa.StringArray:
+        """The values of one property, null if it is missing."""
+        key = np.frombuffer(name.encode(), np.uint8)
+        starts, lengths, missing = find(self._pairs, self._key_ends, self._keys, self._value_ends, key)
+        return unchecked_string_array(*record_layout.spans(self._values, starts, lengths), missing)

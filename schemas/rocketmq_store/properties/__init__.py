@@ -1,1 +1,0 @@
-"""The properties in a record."""

@@ -1,0 +1,472 @@
+"""Splits the properties of a log's messages into the columns of ``commitlog``, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from filtering.java import decode_utf8, is_utf8, unchecked_string_array
+from filtering.kernels.compile import Array, Int, compiled
+from filtering.kernels.registers import load_word
+from filtering.kernels.text_loops import hash_text, same_middle
+from schemas.rocketmq_store import record_layout
+from schemas.rocketmq_store.property_text import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, more_properties
+from schemas.rocketmq_store.record_layout import Bytes, Positions, find_two, store
+from schemas.rocketmq_store.segments import SLACK
+
+# Cuts property texts into columns, for ``property_columns``: a slot for each name.
+#
+# A property text is ``name 0x01 value 0x02 …`` (MessageDecoder.string2messageProperties): the first 0x01 after a
+# pair's start separates, the last 0x02 may be absent, pairs without a name or a value are dropped, and the last of
+# equal names wins. Messages of one topic have mostly the same names in the same order, so a name is first searched in
+# the slot that followed the previous name the last time.
+
+
+Cells = NDArray[np.int32]
+
+NAME_BYTES = 256
+"""A longer name gets no slot."""
+_KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
+
+
+@compiled
+def find_pairs(
+    log: Bytes,
+    starts: Positions,
+    lengths: Positions,
+    topics: NDArray[np.int32],
+    names: Bytes,
+    name_lengths: Cells,
+    used: Cells,
+    follower: Cells,
+    value_starts: Cells,
+    value_lengths: Cells,
+    overflow: NDArray[np.bool_],
+) -> None:
+    """Finds the pairs of the texts at ``starts``; SLACK bytes after the last can be read.
+
+    ``names`` (topics x slots x NAME_BYTES), ``name_lengths`` (topics x slots) and ``used`` (topics) are the slots
+    so far, and grow; ``follower`` (topics x slots + 1) is the slot that followed each, the last one the first of a
+    message. Slot s of row i gets its value's position and length in ``value_starts[s, i]`` and
+    ``value_lengths[s, i]``, which must be zero before. ``overflow[i]``: some pair of the row has no slot.
+    """
+    slots = name_lengths.shape[1]
+    for row in range(len(starts)):
+        topic = topics[row]
+        count = int(used[topic])
+        start = int(starts[row])
+        limit = start + int(lengths[row])
+        before = slots
+        while start < limit:
+            first = load_word(log, start)
+            slot = -1
+            separator = -1
+            candidate = int(follower[topic, before])
+            for _ in range(count):
+                candidate = candidate if candidate < count else 0
+                length = int(name_lengths[topic, candidate])
+                if (
+                    start + length < limit
+                    and log[start + length] == NAME_VALUE_SEPARATOR
+                    and (first ^ load_word(names[topic, candidate], 0)) & _KEPT[min(length, 8)] == 0
+                    and (length <= 8 or _same(log, start, names[topic, candidate], length))
+                ):
+                    slot = candidate
+                    separator = start + length
+                    break
+                candidate += 1
+            if slot < 0:
+                separator = _separator(log, start, limit)
+                if separator == limit or log[separator] == PROPERTY_SEPARATOR:
+                    start = separator + 1
+                    continue
+            end = find_two(log, separator + 1, limit)
+            if start < separator < end - 1:
+                length = separator - start
+                if slot < 0 and count < slots and length <= NAME_BYTES - 8:
+                    slot = count
+                    for i in range(length):
+                        names[topic, slot, i] = log[start + i]
+                    name_lengths[topic, slot] = length
+                    count += 1
+                    used[topic] = count
+                if slot < 0:
+                    overflow[row] = True
+                else:
+                    value_starts[slot, row] = separator + 1
+                    value_lengths[slot, row] = end - separator - 1
+            if slot >= 0:
+                follower[topic, before] = slot
+                before = slot
+            start = end + 1
+
+
+@compiled
+def _separator(log: Bytes, start: int, limit: int) -> int:
+    """The first 0x01 or 0x02 from ``start`` on, or ``limit``."""
+    at = start
+    while at < limit and log[at] != NAME_VALUE_SEPARATOR and log[at] != PROPERTY_SEPARATOR:
+        at += 1
+    return at
+
+
+@compiled
+def _same(log: Bytes, start: int, name: Bytes, length: int) -> bool:
+    for i in range(8, length):  # noqa: SIM110  Numba is slow on all()
+        if log[start + i] != name[i]:
+            return False
+    return True
+
+
+@compiled
+def copy_values(log: Bytes, starts: Cells, lengths: Cells, offsets: Cells, data: Bytes) -> None:
+    """The values of one slot, one after another, as Arrow's offsets (rows + 1) and data (SLACK bytes longer)."""
+    at = 0
+    for row in range(len(starts)):
+        length = int(lengths[row])
+        source = int(starts[row])
+        for i in range(0, length, 8):
+            store(data, at + i, load_word(log, source + i))
+        at += length
+        offsets[row + 1] = at
+
+
+# Numbers the texts of a log, such as topics, in the order of their first appearance.
+
+
+Numbers = NDArray[np.int32]
+Integers = NDArray[np.int32] | NDArray[np.int64]
+_SLOT = np.dtype(
+    {"names": ["first", "last", "length", "number"], "formats": [np.uint64, np.uint64, np.int32, np.int32]}, align=True
+)
+"""The first and last 8 octets, the length and the number of a text."""
+_EMPTY = -1
+SLOTS_OF_A_TEXT = 8
+"""Few texts then have to go on from another text's slot."""
+BLOCK = 256
+_FIRST_FACTOR, _LAST_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+
+
+class Interner:
+    """Numbers texts, and remembers them from call to call.
+
+    ``most``: the greatest number of texts, a power of two less 1; None: there is none.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.count = 0
+        self._most = most
+        self._octets = np.empty(1 << 12, np.uint8)
+        self._ends = np.zeros(1 << 7, np.int32)
+        self._table = _empty_table(len(self._ends))
+
+    def numbers(self, log: Bytes, starts: Integers, lengths: Integers) -> Numbers | None:
+        """The number of the text at each position of ``log``. None if there are too many texts."""
+        numbers = np.empty(len(starts), np.int32)
+        starts, lengths = starts.astype(np.int32, copy=False), lengths.astype(np.int32, copy=False)
+        row = 0
+        while True:
+            self.count, row = _number(
+                log, starts, lengths, self._octets, self._ends, self._table, self.count, numbers, row
+            )
+            if row == len(starts):
+                return numbers
+            if self._most is not None and self.count >= self._most:
+                return None
+            self._grow(int(lengths[row]))
+
+    def texts(self, first: int = 0) -> tuple[Numbers, Bytes]:
+        """The texts from number ``first`` on, as Arrow's offsets and data."""
+        ends = self._ends[first : self.count + 1]
+        return ends - ends[0], self._octets[ends[0] : ends[-1]].copy()
+
+    def _grow(self, length: int) -> None:
+        """Makes room for twice as many texts, and for one more of ``length`` bytes."""
+        known = self._octets.view()
+        known.flags.writeable = False
+        ends = self._ends[: self.count + 1]
+        self._octets = np.empty(2 * len(known) + length, np.uint8)
+        self._ends = np.zeros(2 * len(self._ends), np.int32)
+        self._table = _empty_table(len(self._ends))
+        numbers = np.empty(self.count, np.int32)
+        _number(known, ends[:-1], np.diff(ends), self._octets, self._ends, self._table, 0, numbers, 0)
+
+
+def _empty_table(texts: int) -> Array:
+    table: Array = np.zeros(SLOTS_OF_A_TEXT * texts, _SLOT)
+    table["length"] = _EMPTY
+    return table
+
+
+@compiled
+def _number(
+    log: Bytes,
+    starts: Numbers,
+    lengths: Numbers,
+    octets: Bytes,
+    ends: Numbers,
+    table: Any,
+    count: int,
+    numbers: Numbers,
+    first_row: int,
+) -> tuple[int, int]:
+    """Returns how many texts are known now, and the row at which there was no room for another."""
+    firsts, lasts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    slots = np.empty(BLOCK, np.uint64)
+    for block in range(first_row, len(starts), BLOCK):
+        used = min(BLOCK, len(starts) - block)
+        _load(log, starts[block : block + used], lengths[block : block + used], firsts, lasts)
+        _hash(lengths[block : block + used], firsts, lasts, slots, np.uint64(len(table) - 1))
+        for i in range(used):
+            slot, length = slots[i], np.int32(lengths[block + i])
+            known = table[slot]
+            different = (known.first ^ firsts[i]) | (known.last ^ lasts[i]) | np.uint64(known.length ^ length)
+            number = known.number
+            if different or length > 16:
+                number = _find(log, np.int64(starts[block + i]), length, firsts[i], lasts[i], octets, ends, table, slot)
+                if number < 0:
+                    if not _add(log, starts[block + i], length, octets, ends, count):
+                        return count, block + i
+                    slot = np.uint64(-1 - number)
+                    table[slot].first, table[slot].last = firsts[i], lasts[i]
+                    table[slot].length, table[slot].number = length, count
+                    number = count
+                    count += 1
+            numbers[block + i] = number
+    return count, len(starts)
+
+
+@compiled
+def _load(log: Bytes, starts: Array, lengths: Array, firsts: Array, lasts: Array) -> None:
+    """Loads 8 octets from the start of each text, and the last 8 octets of longer texts."""
+    for i in range(len(starts)):
+        start: Int = np.int64(starts[i])
+        length: Int = np.int64(lengths[i])
+        firsts[i] = load_word(log, start)
+        lasts[i] = load_word(log, start + max(length - 8, 0))
+
+
+@compiled
+def _hash(lengths: Array, firsts: Array, lasts: Array, slots: Array, mask: Int) -> None:
+    """Clears what follows each text in its word, and computes its slot."""
+    for i in range(len(lengths)):
+        length: Int = np.int64(lengths[i])
+        beyond = np.uint64(64 - 8 * min(length, 8))
+        first = (firsts[i] << beyond) >> beyond if length else np.uint64(0)
+        last = lasts[i] if length > 8 else np.uint64(0)
+        mixed = (first ^ (last * _LAST_FACTOR + np.uint64(length))) * _FIRST_FACTOR
+        firsts[i], lasts[i] = first, last
+        slots[i] = (mixed ^ (mixed >> np.uint64(32))) & mask
+
+
+@compiled
+def _find(
+    log: Bytes, start: Int, length: Int, first: Int, last: Int, octets: Bytes, ends: Numbers, table: Any, slot: Int
+) -> Int:
+    """The number of a text, searched from ``slot`` on. If it is unknown: -1 - the empty slot where it belongs."""
+    mask = np.uint64(len(table) - 1)
+    if length > 16:
+        slot = hash_text(log, start, length, first, last) & mask
+    while table[slot].length != _EMPTY:
+        known = table[slot]
+        if (
+            known.first == first
+            and known.last == last
+            and known.length == length
+            and (length <= 16 or same_middle(log, start, octets, np.int64(ends[known.number]), length))
+        ):
+            return np.int64(known.number)
+        slot = (slot + np.uint64(1)) & mask
+    return -1 - np.int64(slot)
+
+
+@compiled
+def _add(log: Bytes, start: Int, length: Int, octets: Bytes, ends: Numbers, count: int) -> bool:
+    """Whether there was room for another text."""
+    begin = np.int64(ends[count])
+    if count + 1 >= len(ends) or begin + length > len(octets):
+        return False
+    for i in range(length):
+        octets[begin + i] = log[start + i]
+    ends[count + 1] = begin + length
+    return True
+
+
+# The values of one property as an Arrow column, chunk by chunk: a dictionary while there are few distinct values.
+
+
+MOST_VALUES = 4095
+"""More distinct values are copied: their numbers would save little."""
+Texts: TypeAlias = pa.StringArray | pa.DictionaryArray
+
+
+class PropertyValues:
+    """Reads the values of one property from the chunks of a log."""
+
+    def __init__(self) -> None:
+        self._interner: Interner | None = Interner(MOST_VALUES)
+        self._texts = pa.array([], pa.string())
+
+    def read(self, log: Bytes, starts: NDArray[np.int32], lengths: NDArray[np.int32]) -> Texts | None:
+        """The value at each position of ``log``, null where its length is 0. None if some value is not UTF-8."""
+        missing = lengths == 0
+        if self._interner is not None:
+            numbers = self._interner.numbers(log, starts, lengths)
+            if numbers is not None and self._texts_are_utf8(self._interner):
+                mask = missing if missing.any() else None
+                return pa.DictionaryArray.from_arrays(numbers, self._texts, mask, safe=False)
+            self._interner = None
+        size = int(lengths.sum())
+        offsets = np.zeros(len(lengths) + 1, np.int32)
+        data = np.empty(size + SLACK, np.uint8)
+        copy_values(log, starts, lengths, offsets, data)
+        if not is_utf8(offsets, data[:size]):
+            return None
+        return unchecked_string_array(offsets, data[:size], missing)
+
+    def _texts_are_utf8(self, interner: Interner) -> bool:
+        if interner.count > len(self._texts):
+            offsets, data = interner.texts()
+            if not is_utf8(offsets, data):
+                return False
+            self._texts = unchecked_string_array(offsets, data)
+        return True
+
+
+Cut: TypeAlias = tuple[list[Texts | None], pa.StringArray | None]
+"""The properties of n messages, cut into columns: the values of each slot, None if no message has any; and the
+properties without a slot, as a text like the record's own, null if there are none."""
+
+
+class PropertyColumns:
+    """Gives each property name of a topic a slot, in the order of first appearance, as long as there are slots.
+
+    It remembers the names from chunk to chunk. The names in ``named`` get the first slots in every topic, then those in
+    ``wanted``, by topic.
+    """
+
+    def __init__(self, slots: int, named: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> None:
+        self._slots = slots + len(named)
+        self._named = [name.encode() for name in named]
+        self._wanted = wanted
+        self._names = np.zeros((0, self._slots, NAME_BYTES), np.uint8)
+        self._lengths = np.zeros((0, self._slots), np.int32)
+        self._used = np.zeros(0, np.int32)
+        self._follower = np.zeros((0, self._slots + 1), np.int32)
+        self._decoded: dict[int, tuple[str, ...]] = {}
+        self._values = [PropertyValues() for _ in range(self._slots)]
+
+    def names(self, topic: int) -> tuple[str, ...]:
+        """The names that have a slot in a topic, those of ``named`` first."""
+        known = self._decoded.get(topic, ())
+        if len(known) < self._used[topic]:
+            new = slice(len(known), self._used[topic])
+            known += tuple(
+                decode_utf8(name[:length].tobytes())
+                for name, length in zip(self._names[topic, new], self._lengths[topic, new], strict=True)
+            )
+            self._decoded[topic] = known
+        return known
+
+    def cut(
+        self,
+        log: record_layout.Bytes,
+        starts: record_layout.Positions,
+        lengths: record_layout.Positions,
+        topic_codes: NDArray[np.int32],
+        topics: Sequence[str],
+    ) -> Cut:
+        """The properties in the texts at ``starts``, each of a message; ``topics``: all known so far, by code."""
+        self._add_topics(topics[len(self._used) :])
+        used_before = self._used.copy()
+        texts = log, starts, lengths
+        properties = self._cut(*texts, topic_codes, used_before)
+        if properties is None:
+            self._used[:] = used_before
+            properties = self._cut(*record_layout.decoded_texts(*texts), topic_codes, used_before)
+            assert properties is not None
+        return properties
+
+    def _add_topics(self, topics: Sequence[str]) -> None:
+        if not topics:
+            return
+        slots = np.zeros((len(topics), self._slots, NAME_BYTES), np.uint8)
+        lengths = np.zeros((len(topics), self._slots), np.int32)
+        used = np.zeros(len(topics), np.int32)
+        for row, topic in enumerate(topics):
+            names = dict.fromkeys([*self._named, *(name.encode() for name in self._wanted.get(topic, ()))])
+            kept = [name for name in names if len(name) <= NAME_BYTES - SLACK][: self._slots]
+            for slot, name in enumerate(kept):
+                slots[row, slot, : len(name)] = np.frombuffer(name, np.uint8)
+                lengths[row, slot] = len(name)
+            used[row] = len(kept)
+        follower = np.arange(1, self._slots + 2, dtype=np.int32)[None] % self._slots
+        self._names = np.concatenate([self._names, slots])
+        self._lengths = np.concatenate([self._lengths, lengths])
+        self._used = np.concatenate([self._used, used])
+        self._follower = np.concatenate([self._follower, np.repeat(follower, len(topics), axis=0)])
+
+    def _cut(
+        self,
+        log: record_layout.Bytes,
+        starts: record_layout.Positions,
+        lengths: record_layout.Positions,
+        topic_codes: NDArray[np.int32],
+        used_before: NDArray[np.int32],
+    ) -> Cut | None:
+        """The properties; None if some name or value is not UTF-8. New names have got slots in any case."""
+        rows = len(starts)
+        value_starts = np.zeros((self._slots, rows), np.int32)
+        value_lengths = np.zeros((self._slots, rows), np.int32)
+        overflow = np.zeros(rows, bool)
+        find_pairs(
+            log, starts, lengths, topic_codes, self._names, self._lengths, self._used, self._follower,
+            value_starts, value_lengths, overflow,
+        )  # fmt: skip
+        if not self._new_names_are_utf8(used_before):
+            return None
+        columns: list[Texts | None] = []
+        for values, at, length in zip(self._values, value_starts, value_lengths, strict=True):
+            column = None
+            if length.any():
+                column = values.read(log, at, length)
+                if column is None:
+                    return None
+            columns.append(column)
+        others = None
+        if overflow.any():
+            others = self._others(log, starts, lengths, topic_codes, overflow)
+            if others is None:
+                return None
+        return columns, others
+
+    def _new_names_are_utf8(self, used_before: NDArray[np.int32]) -> bool:
+        for topic in np.flatnonzero(self._used > used_before).tolist():
+            for slot in range(used_before[topic], self._used[topic]):
+                name = self._names[topic, slot, : self._lengths[topic, slot]].tobytes()
+                if decode_utf8(name).encode() != name:
+                    return False
+        return True
+
+    def _others(
+        self,
+        log: record_layout.Bytes,
+        starts: record_layout.Positions,
+        lengths: record_layout.Positions,
+        topic_codes: NDArray[np.int32],
+        overflow: NDArray[np.bool_],
+    ) -> pa.StringArray | None:
+        """The properties without a slot of rows with ``overflow``; None if some name or value is not UTF-8."""
+        found = more_properties(
+            log, starts[overflow], lengths[overflow], topic_codes[overflow], self._names, self._lengths, self._used
+        )
+        if found is None:
+            return None
+        offsets, data = found
+        sizes = np.zeros(len(starts) + 1, np.int32)
+        sizes[1:][overflow] = np.diff(offsets)
+        return unchecked_string_array(np.cumsum(sizes, dtype=np.int32), data, ~overflow)
