@@ -15,7 +15,7 @@ Generated from `schemas/` by `docs/make_tables.py`. Times are ms since the epoch
 
 Readers see two tables in another form than their files: `commitlog` has `properties` (a map), `msg_id` and
 `body_crc` instead of the columns that properties are cut into, and `deliveries` has one row for each message and
-group of `delivery_blocks`. Use `answers.warehouse.open`, `./spark-submit.sh export`, or `schemas.commitlog.read` and
+group of `delivery_blocks`. Use `schemas.warehouse.open`, `./spark-submit.sh export`, or `schemas.commitlog.read` and
 `schemas.deliveries.read` in Spark.
 """
 

@@ -18,7 +18,7 @@ from jobs.cli.application import ExitCode
 from jobs.cli.session import PROJECT, delta_jars
 from schemas.errors import UsageError
 
-FOLDERS = ("filtering", "schemas", "jobs", "conf")
+FOLDERS = ("filtering", "schemas", "answers", "jobs", "conf")
 _COMPILED = (".nbi", ".nbc")
 
 

@@ -13,7 +13,7 @@ from answers.report import CONDITIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-PATH = re.compile(r"`((?:jobs|schemas|filtering|conf|tests|benchmarks|notebooks|docs)/[\w./-]*)`")
+PATH = re.compile(r"`((?:jobs|answers|schemas|filtering|conf|tests|benchmarks|notebooks|docs)/[\w./-]*)`")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
@@ -27,8 +27,12 @@ def test_files_named_in_a_page_exist(page: Path) -> None:
 
 def test_the_map_names_every_room() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    rooms = [path.parent for base in ("filtering", "schemas", "jobs") for path in ROOT.glob(f"{base}/*/__init__.py")]
-    unnamed = [room.name for room in rooms if f"`{room.relative_to(ROOT)}/`" not in text and room.name != "java"]
+    rooms = [
+        path.parent
+        for base in ("filtering", "schemas", "answers", "jobs")
+        for path in ROOT.glob(f"{base}/*/__init__.py")
+    ]
+    unnamed = [room.name for room in rooms if f"`{room.relative_to(ROOT)}/`" not in text]
     assert not unnamed
 
 

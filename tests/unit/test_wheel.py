@@ -10,13 +10,13 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 READS = """
-from jobs import audit
-from jobs.cli import delta_jars
-from jobs.report_page.page import render_page
 from answers.audits.audit import parse_audits
+from jobs import audit
+from jobs.cli.session import PROJECT
+from jobs.report_page.page import render_page
 from tests.report_example import report
 
-conf = delta_jars.PROJECT / "conf"
+conf = PROJECT / "conf"
 assert len(parse_audits(audit.AUDITS.read_text("utf-8"), "audits.yaml").audits) > 20
 for name in ("delta_jars.txt", "local.conf", "cluster.conf", "log4j2.properties", "subscriptions.example.yaml"):
     assert (conf / name).is_file(), name
@@ -28,7 +28,7 @@ print(conf)
 def test_what_is_read_from_conf_and_templates_is_in_the_wheel(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    for name in ("filtering", "schemas", "jobs", "conf"):
+    for name in ("filtering", "schemas", "answers", "jobs", "conf"):
         shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.cfg", "pyproject.toml", "README.md"):
         shutil.copy(PROJECT / name, source)

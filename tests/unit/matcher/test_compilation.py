@@ -41,7 +41,7 @@ def write_modules(folder: Path, package: str) -> None:
 # Each answer is one of a process of its own, with what takes longest done before it begins.
 PROCESSES = """
 import importlib, numba, os, sys
-from filtering import numba_compile
+import filtering.kernels.compile
 numba.njit(lambda: 1)()
 for line in sys.stdin:
     if os.fork() == 0:
