@@ -38,6 +38,15 @@ is_installed() {
   [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && [ -x "$venv/bin/python" ]
 }
 
+# Numba compiles the loops that read logs and match messages when they are first called: an example calls them all.
+compile_loops() {
+  local example=$root/tests/cases/captures/small warehouse=$cache/example
+  "$venv/bin/python" -P "$root/jobs/cli/start.py" "$root/jobs/nightly.py" --warehouse "$warehouse" \
+    --store "$example/store" --subscriptions "$example/subscription_events.jsonl" \
+    --broker-config "$example/broker.conf" >/dev/null 2>&1 || : # then the first night compiles them, or says why not
+  rm -rf "$warehouse"
+}
+
 # Makes .venv with the packages of setup.cfg, and of the extra $1 if there is one. It installs only files whose hashes
 # are in conf/requirements*.txt (see conf/lock.sh).
 make_venv() {
@@ -68,6 +77,7 @@ with a Python first in PATH that all users may run, such as /usr/bin/python3."
         --config-settings=--build-option=--compression=stored --requirement "$packages" &&
       install --no-deps --editable "$root"; } ||
       stop "pip could not install the packages (its message is above): check the network, or PIP_INDEX_URL. $systems"
+    compile_loops
     echo "$wanted" | tee "$venv/installed" >"$stamp"
   fi
   exec 9>&-
