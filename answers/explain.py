@@ -63,7 +63,7 @@ from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import BROADCASTING
 from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
 from filtering.subscriptions.inconsistency import seeming_disagreements
-from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX
+from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 from schemas.commitlog import COMMITLOG
@@ -94,14 +94,16 @@ class Delivery:
         return replace(self, available_at=other.available_at) == other
 
 
-def deliveries_of(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]]) -> dict[int, list[Delivery]]:
-    """The deliveries of some messages, by physical offset, in the order of time.
+def deliveries_of(
+    facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]]
+) -> dict[tuple[str, int], list[Delivery]]:
+    """The deliveries of some messages, by topic and physical offset, in the order of time.
 
-    ``messages``: rows with the columns commitlog_offset, topic and store_timestamp.
+    ``messages``: rows with the columns commitlog_offset, topic and store_timestamp; the topic may be an LMQ.
     """
     if not messages:
         return {}
-    found: defaultdict[int, list[Delivery]] = defaultdict(list)
+    found: defaultdict[tuple[str, int], list[Delivery]] = defaultdict(list)
     times = [int(row["store_timestamp"]) for row in messages]
     conditions = [
         one_of("topic", sorted({str(row["topic"]) for row in messages})),
@@ -114,14 +116,14 @@ def deliveries_of(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]
         with open_data_file(DELIVERY_BLOCKS, storage, file.path) as opened:
             for number, group in enumerate(opened.row_groups):
                 if may_hold(group, conditions):
-                    for offset, delivery in _in_row_group(opened, number, wanted):
-                        found[offset].append(delivery)
-    return {offset: sorted(each, key=lambda delivery: delivery.available_at) for offset, each in found.items()}
+                    for place, delivery in _in_row_group(opened, number, wanted):
+                        found[place].append(delivery)
+    return {place: sorted(each, key=lambda delivery: delivery.available_at) for place, each in found.items()}
 
 
-def _in_row_group(opened: OpenDataFile, group: int, wanted: np.ndarray) -> Iterator[tuple[int, Delivery]]:
-    """The wanted physical offsets in a row group, each with its deliveries."""
-    places = opened.read(group, ["commitlog_offset", "store_timestamp", "run"])
+def _in_row_group(opened: OpenDataFile, group: int, wanted: np.ndarray) -> Iterator[tuple[tuple[str, int], Delivery]]:
+    """The topics and wanted physical offsets in a row group, each with its deliveries."""
+    places = opened.read(group, ["topic", "commitlog_offset", "store_timestamp", "run"])
     positions = [np.flatnonzero(np.isin(np.asarray(offsets.values), wanted)) for offsets in places["commitlog_offset"]]
     if not any(len(block_positions) for block_positions in positions):
         return
@@ -129,7 +131,9 @@ def _in_row_group(opened: OpenDataFile, group: int, wanted: np.ndarray) -> Itera
     for row, block_positions in enumerate(positions):
         if len(block_positions):
             block = {name: places[name][row] for name in places.column_names}
-            yield from _in_block(block, matches.slice(row, 1).flatten(), block_positions.tolist())
+            of_block = matches.slice(row, 1).flatten()
+            for offset, delivery in _in_block(block, of_block, block_positions.tolist()):
+                yield (block["topic"].as_py(), offset), delivery
 
 
 def _in_block(
@@ -168,7 +172,8 @@ _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
 class FoundMessage:
     """A stored message. ``deliveries`` are those to all groups.
 
-    ``entry`` is its consume queue entry, made by the run ``dispatched_by``; both are None if it has none.
+    ``entry`` is its consume queue entry, made by the run ``dispatched_by``; both are None if it has none. ``in_lmqs``:
+    the same message as each LMQ has it, with the LMQ as its topic, and its entry and deliveries there.
     """
 
     commitlog_offset: int
@@ -187,6 +192,7 @@ class FoundMessage:
     entry: Entry | None
     dispatched_by: str | None
     deliveries: Sequence[Delivery]
+    in_lmqs: Sequence[FoundMessage] = ()
 
     @property
     def place(self) -> str:
@@ -216,7 +222,8 @@ def as_copy(message: FoundMessage, facts: BrokerFacts) -> Copy:
     )
 
 
-_COLUMNS = [name for name in FoundMessage.__dataclass_fields__ if name not in ("entry", "dispatched_by", "deliveries")]
+_OF_ENTRIES = ("entry", "dispatched_by", "deliveries", "in_lmqs")
+_COLUMNS = [name for name in FoundMessage.__dataclass_fields__ if name not in _OF_ENTRIES]
 """The fields that are columns of commitlog."""
 
 
@@ -237,7 +244,10 @@ def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) ->
     """The message at a place of a queue, as a list; empty if there is none."""
     conditions = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), one_of("queue_offset", [queue_offset])]
     rows = facts.rows(CONSUMEQUEUE, ["commitlog_offset"], conditions)
-    return read(facts, rows["commitlog_offset"].to_pylist())
+    found = read(facts, rows["commitlog_offset"].to_pylist())
+    places = (each for message in found for each in (message, *message.in_lmqs))
+    wanted = topic, queue_id, queue_offset
+    return [each for each in places if (each.topic, each.queue_id, each.queue_offset) == wanted]
 
 
 def kept_offsets(facts: BrokerFacts, topic: str) -> dict[int, tuple[int, int]]:
@@ -290,23 +300,31 @@ def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:
         return []
     at_offsets = [one_of("commitlog_offset", offsets)]
     rows = view(facts.rows(COMMITLOG, file_columns(_COLUMNS), at_offsets), _COLUMNS)
-    wanted = ["commitlog_offset", "tags_code", "filter_bit_map", "store_timestamp", "run"]
-    entries, runs = {}, {}
+    place = ["topic", "queue_id", "queue_offset"]
+    wanted = [*place, "commitlog_offset", "tags_code", "filter_bit_map", "store_timestamp", "run"]
+    entries: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in facts.rows(CONSUMEQUEUE, wanted, at_offsets).to_pylist():
-        offset = row["commitlog_offset"]
-        entries[offset] = Entry(row["tags_code"], row["filter_bit_map"], row["store_timestamp"])
-        runs[offset] = row["run"]
+        entries[row["commitlog_offset"]].append(row)
     messages = sorted(rows.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["commitlog_offset"])
-    deliveries = deliveries_of(facts, messages)
-    return [
-        FoundMessage(
-            **row | {"properties": row["properties"] or {}},
-            entry=entries.get(row["commitlog_offset"]),
-            dispatched_by=runs.get(row["commitlog_offset"]),
-            deliveries=deliveries.get(row["commitlog_offset"], ()),
+    in_lmqs = [entry for of_message in entries.values() for entry in of_message if is_lmq(entry["topic"])]
+    deliveries = deliveries_of(facts, [*messages, *in_lmqs])
+
+    def found(message: dict[str, Any], entry: dict[str, Any] | None) -> FoundMessage:
+        return FoundMessage(
+            **message | {"properties": message["properties"] or {}},
+            entry=entry and Entry(entry["tags_code"], entry["filter_bit_map"], entry["store_timestamp"]),
+            dispatched_by=entry and entry["run"],
+            deliveries=deliveries.get((message["topic"], message["commitlog_offset"]), ()),
         )
-        for row in messages
-    ]
+
+    of_messages = []
+    for row in messages:
+        of_message = entries[row["commitlog_offset"]]
+        own = next((entry for entry in of_message if entry["topic"] == row["topic"]), None)
+        others = sorted((entry for entry in of_message if entry is not own), key=lambda entry: entry["topic"])
+        lmqs = [found(row | {name: entry[name] for name in place}, entry) for entry in others]
+        of_messages.append(replace(found(row, own), in_lmqs=lmqs))
+    return of_messages
 
 
 def _offsets_in(text: str) -> list[int]:
@@ -703,7 +721,8 @@ def _received_offsets(facts: BrokerFacts, delivery: Delivery, table: Table, wher
     columns = ["commitlog_offset", "topic", "queue_offset", "store_timestamp"]
     rows = facts.rows(table, columns, where).to_pylist()
     found = deliveries_of(facts, rows)
-    return {row["queue_offset"] for row in rows if any(map(delivery.is_alike, found.get(row["commitlog_offset"], ())))}
+    alike = (row for row in rows if any(map(delivery.is_alike, found.get((row["topic"], row["commitlog_offset"]), ()))))
+    return {row["queue_offset"] for row in alike}
 
 
 def _by_the_old_filter(
@@ -758,12 +777,19 @@ class Explainer:
     def groups_of(self, message: FoundMessage, copies: Sequence[FoundMessage] = ()) -> list[str]:
         """The groups that ever subscribed to a message's topic, or sent it back. ``copies``: its other copies."""
         topics = {message.topic, message.properties.get(REAL_TOPIC, message.topic)}
+        topics.update(each.topic for each in message.in_lmqs)
         subscribed = {group for group, topic in self._rows if topic in topics}
         sent_back = [each.sent_back_by for each in (message, *copies)]
         return sorted(subscribed.union(group for group in sent_back if group is not None))
 
     def explain(self, message: FoundMessage, consumer_group: str, others: Sequence[FoundMessage] = ()) -> Explanation:
-        """Explains what happened to the message for the group. ``others``: its other copies."""
+        """Explains what happened to the message for the group. ``others``: its other copies.
+
+        If the group subscribes to an LMQ that has the message, and not to the message's topic, that is explained.
+        """
+        if not self._rows[consumer_group, message.topic]:
+            lmqs = (each for each in message.in_lmqs if self._rows[consumer_group, each.topic])
+            message = next(lmqs, message)
         stored = sorted([message, *others], key=lambda each: each.commitlog_offset)
         copies = {each.commitlog_offset: as_copy(each, self._facts) for each in stored}
         if copies[message.commitlog_offset].wait is None:

@@ -17,18 +17,17 @@ from answers.first_starts import started_last_night
 from answers.lag import away_beyond_end, lag
 from answers.lint import findings, findings_without_messages
 from filtering.counted import counted, listed
-from filtering.delivery.entries import MULTI_DISPATCH, has_entry
+from filtering.delivery.entries import has_entry
 from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
 from filtering.pulls import ResponseCode, refused
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.namespace import LMQ_PREFIX, REVIVE_TOPIC_PREFIX, is_lmq
+from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, MEANINGS, client_drops
-from schemas.delta.table_rows import files_that_may_hold, one_of, tuples
+from schemas.delta.table_rows import one_of, tuples
 from schemas.errors import UsageError, time_text
-from schemas.messages.stored_messages import has_property
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.rocketmq_store.segments import is_mapped_file
@@ -445,7 +444,7 @@ def night_summary(facts: BrokerFacts, session: Session | None = None, checks_mes
     return NightSummary(
         runs[-1] if runs else facts.last.run,
         groups,
-        attention(facts, now, found, not_replayed(facts, facts.last.run)),
+        attention(facts, now, found, not_replayed(facts)),
         list(_notes(facts, own)),
         started_last_night(facts),
     )
@@ -464,8 +463,8 @@ def _notes(facts: BrokerFacts, own: Mapping[GroupTopic, Sequence[Finding]]) -> I
         yield f"lint: subscriptions that look wrong whatever the messages are: {wrong}"
 
 
-def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
-    """One line for each kind of consumption that is not replayed. ``run``: whose messages are looked at."""
+def not_replayed(facts: BrokerFacts) -> Iterator[str]:
+    """One line for each kind of consumption that is not replayed."""
     found = facts.not_replayed
     revived = [topic for topic in facts.topics if topic.startswith(REVIVE_TOPIC_PREFIX)]
     if found.pop:
@@ -473,23 +472,12 @@ def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
         yield f"not replayed: consumption by POP, of {listed(consumers, NAMED)}"
     elif revived:
         yield f"not replayed: consumption by POP, of groups that are not known ({revived[0]} has messages)"
-    lmq_groups = [f"{row.consumer_group} on {row.topic}" for row in facts.in_force if is_lmq(row.topic)]
-    if lmq_groups or found.has_lmq or _has_multi_dispatch(facts, run):
-        whose = f", of {listed(lmq_groups, NAMED)}" if lmq_groups else ""
-        yield f"not replayed: {LMQ_PREFIX} queues, which get the messages of other topics ({MULTI_DISPATCH}){whose}"
     yield from (f"not replayed: {text}" for text in found.texts)
     if not facts.last.has_queue_ids:
         yield (
             "uncertain: the message log has no queue ids and offsets. Its messages are numbered in the order of its "
             "lines, in one queue for each topic: which of a group's clients would have received a message is not known"
         )
-
-
-def _has_multi_dispatch(facts: BrokerFacts, run: str) -> bool:
-    """Whether a message that the run read has the property."""
-    storage = facts.warehouse.log(COMMITLOG).storage
-    files = files_that_may_hold(facts.warehouse.files(COMMITLOG, facts.name), [one_of("run", [run])])
-    return any(has_property(storage, stored.path, MULTI_DISPATCH) for stored in files)
 
 
 # The nights that a report shows, each with its totals over all groups.
@@ -746,7 +734,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
         compared=nights[compared_entry.run] if compared_entry is not None else None,
         groups=group_reports(facts, [by_run[entry.run] for entry in shown], before),
         topics=topic_reports(facts, last, by_run[last], before),
-        attention=attention(facts, by_run[last], found, not_replayed(facts, facts.last.run)),
+        attention=attention(facts, by_run[last], found, not_replayed(facts)),
         findings=found,
         quarantined=quarantined(facts, last),
     )

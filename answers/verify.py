@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from answers.facts import BrokerFacts
 from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
-from filtering.delivery.entries import MULTI_DISPATCH, MULTI_QUEUE_OFFSET, MultiDispatch, has_entry
-from filtering.subscriptions.namespace import LMQ_QUEUE_ID, is_lmq
-from filtering.tags_code import DELAY_PROPERTY, entry_tags_codes
+from filtering.delivery.entries import MultiDispatch
+from filtering.subscriptions.namespace import is_lmq
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table_rows import row_groups, sorted_by
 from schemas.errors import UsageError
-from schemas.messages.stored_messages import WHOLE_LOG, has_property, read_messages
+from schemas.messages.multi_dispatched import multi_dispatched
+from schemas.messages.stored_messages import WHOLE_LOG
 from schemas.rocketmq_store.config_files import read_topics
 from schemas.rocketmq_store.queue_files import (
     QUEUE_DATABASES,
@@ -104,61 +104,40 @@ def _runs(rows: pa.Table) -> Iterator[tuple[str, int, QueueEntries]]:
     starts = np.append(0, np.flatnonzero(breaks) + 1) if len(offsets) else np.empty(0, np.int64)
     for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(offsets)], strict=True):
         part = slice(begin, end)
+        topic = topics.dictionary[int(codes[begin])].as_py()
         yield (
-            topics.dictionary[int(codes[begin])].as_py(),
+            topic,
             int(queue_ids[begin]),
             QueueEntries(
                 int(offsets[begin]), commitlog_offsets[part], sizes[part], tags_codes[part], times[part],
-                bit_maps.slice(begin, end - begin),
+                bit_maps.slice(begin, end - begin), have_units=not is_lmq(topic),
             ),
         )  # fmt: skip
 
 
 def _dispatched_entries(facts: BrokerFacts, queues: _Queues) -> Iterator[tuple[str, int, QueueEntries]]:
-    """The entries of messages in more queues than their own, in runs as :func:`_entries`. No table has them."""
+    """The entries of messages in queues of other topics that are no LMQs, in runs as :func:`_entries`.
+
+    No table has them.
+    """
+    files = sorted(facts.warehouse.files(COMMITLOG, facts.name), key=lambda file: file.least["commitlog_offset"])
+    storage, paths = facts.warehouse.log(COMMITLOG).storage, [file.path for file in files]
+    dispatch = MultiDispatch(facts.broker.version, queues.in_files, on_disk=queues.on_disk)
     found: defaultdict[Queue, list[tuple[int, ...]]] = defaultdict(list)
-    multi_dispatch = MultiDispatch(facts.broker.version, queues.in_files)
-    for *numbers, queue_id, names, offsets, is_dispatched in sorted(_dispatched_messages(facts)):
-        id_of = queues.queue_id_of(queue_id)
-        for name, queue, offset in multi_dispatch.entries(names, offsets, id_of, is_dispatched):
-            found[name, queue].append((offset, *numbers))
+    for part in multi_dispatched(storage, paths, WHOLE_LOG, (), facts.broker):
+        messages, codes = part.messages, part.tags_code
+        for at, name, queue, offset in part.entries(dispatch):
+            if not is_lmq(name):
+                row = part.rows[at]
+                numbers = messages.commitlog_offset[row], messages.store_size[row], messages.store_timestamp[row]
+                found[name, queue].append((offset, *numbers, codes[at]))
     for (topic, queue_id), rows in found.items():
         columns = np.array(rows, np.int64).T
         breaks = np.flatnonzero(np.diff(columns[0]) != 1) + 1
-        for offset, places, sizes, codes, times in (run.T for run in np.split(columns.T, breaks)):
+        for offset, places, sizes, times, codes in (run.T for run in np.split(columns.T, breaks)):
             nulls = pa.nulls(len(offset), pa.binary())
             entries = QueueEntries(int(offset[0]), places, sizes.astype(np.int32), codes, times, nulls, False)
             yield topic, queue_id, entries
-
-
-def _dispatched_messages(facts: BrokerFacts) -> Iterator[tuple[int, int, int, int, int, str, str, bool]]:
-    """The messages with the properties of :class:`MultiDispatch`: the physical offset, size, tags code, store time and
-    queue id, the two properties, and whether the broker dispatches the message to more queues."""
-    storage = facts.warehouse.log(COMMITLOG).storage
-    wanted, excluded = (MULTI_DISPATCH, MULTI_QUEUE_OFFSET, DELAY_PROPERTY), facts.broker.version.not_multi_dispatched
-    for stored in facts.warehouse.files(COMMITLOG, facts.name):
-        if not has_property(storage, stored.path, MULTI_QUEUE_OFFSET):
-            continue
-        for messages in read_messages(storage, [stored.path], WHOLE_LOG, None, wanted):
-            for topic, rows in messages.rows_by_topic(np.ones(len(messages), bool)):
-                properties = messages.properties(wanted, rows)
-                if not {MULTI_DISPATCH, MULTI_QUEUE_OFFSET} <= properties.keys():
-                    continue
-                texts = {name: column.text_of_each() for name, column in properties.items()}
-                delays = texts.get(DELAY_PROPERTY, pa.nulls(len(rows), pa.string()))
-                times = messages.store_timestamp[rows]
-                codes = entry_tags_codes(
-                    pa.repeat(topic, len(rows)), messages.named["TAGS"].take(pa.array(rows)), delays, pa.array(times),
-                    facts.broker.delay_levels,
-                )  # fmt: skip
-                is_dispatched = has_entry(messages.sys_flag[rows]) & (not topic.startswith(excluded))
-                columns = (
-                    messages.commitlog_offset[rows], messages.store_size[rows], codes, times, messages.queue_id[rows],
-                    texts[MULTI_DISPATCH], texts[MULTI_QUEUE_OFFSET], is_dispatched,
-                )  # fmt: skip
-                for row in zip(*(column.tolist() for column in columns), strict=True):
-                    if row[5] is not None and row[6] is not None:
-                        yield row
 
 
 class _Queues:
@@ -195,15 +174,10 @@ class _Queues:
         """Whether the queues are files, not a database."""
         return self._database is None
 
-    def queue_id_of(self, queue_id: int) -> Callable[[str], int]:
-        """For a message with this queue id, the queue id of a name in MULTI_DISPATCH: that of MixAll.LMQ_QUEUE_ID.
-
-        It is the message's own for names that are not LMQs, and for a broker of 4.x without enableLmq, as its folders
-        show.
-        """
-        return lambda name: (
-            queue_id if not is_lmq(name) or (name, queue_id) in self._on_disk[CONSUME_QUEUE] else LMQ_QUEUE_ID
-        )
+    @property
+    def on_disk(self) -> set[Queue]:
+        """The queues that the store has."""
+        return self._on_disk[CONSUME_QUEUE]
 
     def _verification(self, topic: str, queue_id: int) -> QueueVerification | DatabaseVerification:
         if self._database is not None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -336,7 +337,14 @@ def _changed(facts: BrokerFacts, topic: str, rows: pa.Table) -> ChangedMessages:
     offsets = rows["commitlog_offset"].to_numpy()
     found, others = messages_at(facts.warehouse, facts.name, topic, offsets) if len(rows) else ([], [])
     traits = common_traits([row["properties"] or {} for row in found], [row["properties"] or {} for row in others])
-    return ChangedMessages(rows, found[:SAMPLES], traits)
+    return ChangedMessages(rows, [_with_place(row, rows) for row in found[:SAMPLES]], traits)
+
+
+def _with_place(message: dict[str, Any], entries: pa.Table) -> dict[str, Any]:
+    """A sample with its place in the queue: in an LMQ, it is not that of the message."""
+    (entry,) = filtered(entries, [one_of("commitlog_offset", [message["commitlog_offset"]])]).to_pylist()
+    place = {name: entry[name] for name in ("queue_id", "queue_offset")}
+    return place | {name: value for name, value in message.items() if name != "commitlog_offset"}
 
 
 def _by_queue(kept: Mapping[tuple[int, int], int], gained: pa.Table, lost: pa.Table) -> list[QueueChange]:

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig, changed_switches
+from filtering.delivery.entries import MultiQueue, Queue
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import EarlierConfig
 from schemas.delta.delta_log import TableState
@@ -56,6 +57,10 @@ jobs/night/past.py writes and reads it.
 """
 QUEUES = "queues"
 """The number of queues of which the last snapshot had consume queue files."""
+IN_DATABASE = "queues_in_database"
+"""Whether the last snapshot's consume queues were in a database: ``true``, or empty."""
+MULTI_QUEUES = "multi_queues"
+"""How far LMQs came whose entries are not at the offsets that messages note, as JSON: [topic, queue id, MultiQueue]."""
 READ_QUEUES = "read_queues"
 """By topic, the number of queues that the last snapshot, or an earlier one, had in its topics.json, as JSON.
 
@@ -206,6 +211,12 @@ class LedgerEntry:
     def assumed_queues(self) -> dict[GroupTopic, int]:
         """By group and topic, the queues with messages, where clients shared queues of an unknown number so far."""
         return {(group, topic): queues for group, topic, queues in json.loads(self.inputs.get(ASSUMED_QUEUES, "[]"))}
+
+    @property
+    def multi_queues(self) -> dict[Queue, MultiQueue]:
+        """By topic and queue id, how far LMQs came whose entries are not at the offsets that messages note."""
+        found = json.loads(self.inputs.get(MULTI_QUEUES, "[]"))
+        return {(topic, queue_id): MultiQueue(*numbers) for topic, queue_id, *numbers in found}
 
     @property
     def read_queues(self) -> dict[str, int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from filtering.java import parse_long
 from filtering.rocketmq_version import RocketMQVersion
+from filtering.subscriptions.namespace import LMQ_QUEUE_ID, is_lmq
 
 if TYPE_CHECKING:
     from filtering.matcher.column import Column
@@ -28,7 +29,8 @@ The broker writes the offsets when it stores the message, if it has enableMultiD
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
-_Place = tuple[str, int, int]
+Queue = tuple[str, int]
+"""A topic and a queue id."""
 
 
 def has_entry(sys_flag: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -81,16 +83,27 @@ class Entries:
         return self.queue_id[starts], np.append(starts, len(self)).astype(np.int64)
 
 
-@dataclass
-class _MultiQueue:
-    """``end`` is the queue offset after the last entry, ``next_noted`` the offset that the broker notes next.
+@dataclass(frozen=True)
+class MultiQueue:
+    """How far a queue of multi-dispatched messages came.
 
+    ``end`` is the queue offset after the last entry, ``next_noted`` the offset that the broker notes next.
     ``without_entry``: how often the queue was named since the last entry without getting one.
     """
 
     end: int
     next_noted: int
     without_entry: int = 0
+
+    @classmethod
+    def up_to(cls, end: int) -> MultiQueue:
+        """A queue in which the broker noted each entry's own offset, as nearly always."""
+        return cls(end, end)
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether the next entry is not at the offset that its message notes."""
+        return (self.next_noted, self.without_entry) != (self.end, 0)
 
 
 @dataclass
@@ -100,45 +113,51 @@ class MultiDispatch:
     In files, the broker appends an entry whatever offset the message notes, except one that the queue has passed: a
     name that stands twice leaves no gap. ``in_files``: False for a broker with a database, which has each entry at the
     offset noted. Source: MultiDispatch, ConsumeQueue.multiDispatchLmqQueue, putMessagePositionInfo.
+
+    ``queues``: how far queues came before, and then how far they have come. ``on_disk``: the queues of which the store
+    has files; they show a broker of 4.x without enableLmq, where an LMQ has the queue ids of its messages.
     """
 
     version: RocketMQVersion
     in_files: bool = True
-    _queues: dict[tuple[str, int], _MultiQueue] = field(default_factory=dict)
+    queues: dict[Queue, MultiQueue] = field(default_factory=dict)
+    on_disk: Container[Queue] = frozenset()
 
-    def entries(
-        self, names: str, offsets: str, queue_id: Callable[[str], int], is_dispatched: bool
-    ) -> Iterator[_Place]:
+    def entries(self, names: str, offsets: str, queue_id: int, is_dispatched: bool) -> Iterator[tuple[str, int, int]]:
         """The name, queue id and queue offset of each entry.
 
-        ``queue_id``: the queue id for a name. ``is_dispatched``: whether the message gets such entries at all.
+        ``queue_id``: that of the message. ``is_dispatched``: whether the message gets such entries at all.
         """
         named, noted = _split(names), _split(offsets)
         if len(named) != len(noted):
             return
-        found: set[tuple[str, int]] = set()
+        found: set[Queue] = set()
         for name, text in zip(named, noted, strict=True):
             offset = parse_long(text)
             has_no_folder = "/" in name and self.in_files and self.version.dispatches_to_plain_names_only
             if not name or offset is None or offset < 0 or has_no_folder:
                 continue
-            queue = (name, queue_id(name))
+            queue = name, self._queue_id(name, queue_id)
             if is_dispatched and queue not in found and (at := self._append(queue, offset)) is not None:
                 yield (*queue, at)
-            elif (known := self._queues.get(queue)) and (queue in found or offset >= known.next_noted):
-                known.without_entry += 1
+            elif (known := self.queues.get(queue)) and (queue in found or offset >= known.next_noted):
+                self.queues[queue] = replace(known, without_entry=known.without_entry + 1)
             found.add(queue)
 
-    def _append(self, queue: tuple[str, int], noted: int) -> int | None:
+    def _queue_id(self, name: str, queue_id: int) -> int:
+        """MixAll.LMQ_QUEUE_ID for an LMQ; the message's for another name, and for one of a broker without enableLmq."""
+        return queue_id if not is_lmq(name) or (name, queue_id) in self.on_disk else LMQ_QUEUE_ID
+
+    def _append(self, queue: Queue, noted: int) -> int | None:
         """The queue offset of a new entry; None if the queue has passed ``noted``. At 0, the queue begins again."""
-        known = self._queues.get(queue)
+        known = self.queues.get(queue)
         if known is None or noted == 0:
-            known = _MultiQueue(noted, noted)
+            known = MultiQueue.up_to(noted)
         if noted < known.next_noted:
             return None
         unread = max(0, noted - known.next_noted - known.without_entry)
         at = known.end + unread if self.in_files else noted
-        self._queues[queue] = _MultiQueue(at + 1, noted + 1)
+        self.queues[queue] = MultiQueue(at + 1, noted + 1)
         return at
 
 

@@ -169,7 +169,9 @@ def summarize(run: Run, report: NightReport, checks_messages: bool) -> Summarize
 
 def _without_entry(facts: BrokerFacts, report: NightReport) -> str:
     """Why the night added fewer rows to consumequeue than to commitlog; empty if it did not."""
-    if report.entry is None or report.rows.get(COMMITLOG.name, 0) <= report.rows.get(CONSUMEQUEUE.name, 0):
+    in_lmqs = report.outcome.result.in_lmqs if report.outcome is not None else 0
+    entries = report.rows.get(CONSUMEQUEUE.name, 0) - in_lmqs
+    if report.entry is None or report.rows.get(COMMITLOG.name, 0) <= entries:
         return ""
     without = messages_without_entry(facts, report.entry.run)
     messages = counted(

@@ -152,6 +152,7 @@ class StoreSnapshot:
             stored_at=stored_at,
             log_start=log_start,
             is_estimated=self._is_estimated,
+            in_files=not reads_database(self.storage),
         )
 
     def _stored_at(self, commitlog_offset: int) -> int | None:

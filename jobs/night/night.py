@@ -17,7 +17,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.group import NightFilters
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, QueueRenewal, TopicOffsets
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.delivery.entries import Int64s
+from filtering.delivery.entries import Int64s, MultiDispatch, MultiQueue, Queue
 from filtering.delivery.pull_window import (
     BEGINNING,
     FOREVER,
@@ -30,6 +30,7 @@ from filtering.delivery.pull_window import (
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent, event_line, with_offsets
 from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.namespace import is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.night.commit import Changes
@@ -48,6 +49,7 @@ from jobs.night.tasks import (
     TaskResult,
     TopicWork,
     Work,
+    dispatch_to_lmqs,
     filter_stored,
     read_range,
     works_by_topic,
@@ -58,7 +60,7 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.table import StoredFile, Table
+from schemas.delta.table import DataFile, StoredFile, Table
 from schemas.delta.table_rows import Key, files_that_may_hold, filtered, greatest, one_of, read_rows, within
 from schemas.messages.stored_messages import WHOLE_LOG, PhysicalRange, StoredRange, stored_ranges
 from schemas.pull_windows import PULL_WINDOWS, late_window_rows, planned_windows, window_rows
@@ -109,6 +111,23 @@ class NightTasks:
         delivered.queues = result.queues
         delivered.damaged_bodies = result.damaged_bodies
         return replace(part, result=delivered)
+
+    def dispatch_to_lmqs(
+        self,
+        new: Sequence[DataFile],
+        stored: PhysicalRange | None,
+        topics: Mapping[str, TopicWork],
+        dispatch: MultiDispatch,
+    ) -> TaskResult:
+        """Makes the entries of messages in LMQs, and filters them, in this process: few brokers have any.
+
+        ``new``: the files of commitlog with new messages. ``stored``: where stored messages are that have none yet.
+        """
+        work = self.work((CONSUMEQUEUE, DELIVERY_BLOCKS), topics)
+        files = [StoredFile.from_data_file(file, None) for file in new]
+        paths = [file.path for file in sorted(files, key=lambda file: file.least["commitlog_offset"])]
+        ranges = stored_ranges(self.changes.files, stored) if stored is not None else []
+        return dispatch_to_lmqs(ranges, paths, self.changes.warehouse, work, dispatch, self.broker)
 
     def discard(self, part: Part) -> None:
         """Deletes the files of new entries that are made again."""
@@ -434,6 +453,8 @@ class Night:
     history: list[SubscriptionRow] = field(init=False)
     resets_by_time: dict[str, dict[int, int]] = field(init=False)
     """By the line of the event, the offsets that an offset reset by time sets, by queue id."""
+    multi_queues: dict[Queue, MultiQueue] = field(init=False, default_factory=dict)
+    """How far LMQs came whose entries are not at the offsets that messages note."""
     _events: Sequence[SubscriptionEvent] = field(init=False)
     _tasks: NightTasks = field(init=False)
     _settled: int | None = field(init=False, default=None)
@@ -546,13 +567,43 @@ class Night:
         return self._tasks.make_entries(self._read_new, windows, uncertain_changes, filter_data, instants)
 
     def _read_new(self, topics: Mapping[str, TopicWork]) -> TaskResult:
-        total = self._read_stored(topics, begin=self.state.filtered_to)
+        begin = self.state.filtered_to
+        total = self._read_stored(topics, begin=begin)
         if self.new.plan is not None:
             read = self._tasks.reader(self.new.plan, self._tables_of_log, topics)
             for result in read_ranges(self.new.plan, read, self.session):
                 total.add(result.result)
                 self._settled = result.settled
+        dispatch = self._multi_dispatch()
+        self._dispatch_to_lmqs(total, topics, dispatch, self._stored(begin=begin))
+        self.multi_queues = {
+            queue: each for queue, each in dispatch.queues.items() if is_lmq(queue[0]) and each.is_shifted
+        }
         return total
+
+    def _multi_dispatch(self) -> MultiDispatch:
+        """Where LMQs are after the last night."""
+        lmqs = {topic: known for topic, known in self.state.topics.items() if is_lmq(topic)}
+        queues = {
+            (topic, queue_id): MultiQueue.up_to(end)
+            for topic, known in lmqs.items()
+            for queue_id, end in known.ends_by_queue.items()
+        }
+        if self.state.nights:
+            queues |= self.state.nights[-1].multi_queues
+        on_disk = {(topic, queue_id) for topic, found in self.offsets.min_offsets.items() for queue_id in found}
+        return MultiDispatch(self.broker.version, self.offsets.in_files, queues, on_disk)
+
+    def _dispatch_to_lmqs(
+        self,
+        result: TaskResult,
+        topics: Mapping[str, TopicWork],
+        dispatch: MultiDispatch,
+        stored: PhysicalRange | None,
+    ) -> None:
+        """Adds the entries in LMQs of messages whose own entries are in ``result``. ``stored``: where some are."""
+        if result.is_multi_dispatched:
+            result.add(self._tasks.dispatch_to_lmqs(result.files[COMMITLOG.name], stored, topics, dispatch))
 
     def _late(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part | None:
         """Filters messages that earlier nights could not read, as those nights would have filtered them."""
@@ -574,6 +625,9 @@ class Night:
     def _read_late(self, topics: Mapping[str, TopicWork]) -> TaskResult:
         total = self._read_stored(topics, end=self.state.filtered_to)
         total.add(self._tasks.read_again(self.new.repaired, self._tables_of_log, topics))
+        # The offsets that these messages note are where the later ones left room for them.
+        dispatch = replace(self._multi_dispatch(), queues={})
+        self._dispatch_to_lmqs(total, topics, dispatch, self._stored(end=self.state.filtered_to))
         return total
 
     @property

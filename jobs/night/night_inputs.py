@@ -28,6 +28,7 @@ from schemas.run_ledger import (
     FIRST_SNAPSHOT,
     GIVEN,
     HOOKS,
+    IN_DATABASE,
     IS_ESTIMATED,
     MESSAGE_LOG,
     MISREAD,
@@ -160,11 +161,12 @@ class NightInputs:
             found[NUMBERED_LINES] = ""
             found[STORE_FOLDER] = self.snapshot.storage.root
             found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
-            not_replayed = NotReplayed.in_store(self.snapshot.storage, min_offsets)
+            not_replayed = NotReplayed.in_store(self.snapshot.storage)
             not_replayed = not_replayed.with_broadcasting(named.broadcasting)
             at = self.snapshot.offsets.committed_at
             found[COMMITTED_AT] = "" if at is None else str(at)
             found[IS_ESTIMATED] = "true" if self.snapshot.offsets.is_estimated else ""
+            found[IN_DATABASE] = "" if self.snapshot.offsets.in_files else "true"
         if self.subscriptions is not None:
             given = self.subscriptions.events
             earlier = () if given.is_snapshot else not_replayed.broadcasting

@@ -42,6 +42,7 @@ from schemas.pull_windows import PULL_WINDOWS
 from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
 from schemas.run_ledger import (
     COMMITTED_AT,
+    IN_DATABASE,
     IS_ESTIMATED,
     LAST_STORED,
     NOT_COMMITTED,
@@ -322,6 +323,7 @@ class PastOffsets:
             read_queues=read_queues,
             log_start=entry.log_start,
             is_estimated=bool(entry.inputs.get(IS_ESTIMATED)),
+            in_files=not entry.inputs.get(IN_DATABASE),
         )
         if entry.inputs.get(QUEUES) == "0":
             return committed

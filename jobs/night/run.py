@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 import pyarrow as pa
 
@@ -56,6 +56,7 @@ from schemas.run_ledger import (
     INPUTS_END,
     LAST_STORED,
     MESSAGE_LOG,
+    MULTI_QUEUES,
     NOT_COMMITTED,
     NUMBERED_LINES,
     READ_QUEUES,
@@ -122,12 +123,14 @@ def ledger_entry(
 def decided(night: Night, outcome: NightOutcome) -> dict[str, str]:
     """What nights have decided so far that is in no other table: inputs of the next ones.
 
-    Where clients with different tags shared queues of an unknown number, and the offsets of resets by time.
+    Where clients with different tags shared queues of an unknown number, the offsets of resets by time, and how far
+    LMQs came.
     """
     before = night.state.last.assumed_queues if night.state.last is not None else {}
     found = {**before, **outcome.plan.assumed}
     assumed = json.dumps([(*key, queues) for key, queues in sorted(found.items())])
-    return {ASSUMED_QUEUES: assumed, RESETS_BY_TIME: json.dumps(night.resets_by_time)}
+    multi_queues = json.dumps([(*key, *astuple(queue)) for key, queue in sorted(night.multi_queues.items())])
+    return {ASSUMED_QUEUES: assumed, RESETS_BY_TIME: json.dumps(night.resets_by_time), MULTI_QUEUES: multi_queues}
 
 
 def _not_beyond(new: NewMessages, offset: int | None) -> int | None:

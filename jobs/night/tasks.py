@@ -26,11 +26,12 @@ from filtering.delivery.delivery_blocks import (
     block_rows,
     recipients,
 )
-from filtering.delivery.entries import Entries, Int32s, Int64s, has_entry
+from filtering.delivery.entries import MULTI_QUEUE_OFFSET, Entries, Int32s, Int64s, MultiDispatch, has_entry
 from filtering.delivery.message_filter import Hook, after_hooks
 from filtering.delivery.pull_window import FilterDataInForce, PullWindow, UncertainChange
 from filtering.delivery.topic_filters import BlockResult, TopicFilters, UncertainEntries, count_lost_pulls
 from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.namespace import is_lmq
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
 from schemas.arrow_batches import numbered, repeated
 from schemas.commitlog import COMMITLOG
@@ -40,7 +41,8 @@ from schemas.delta.table import DataFile, DataFileWriter
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import NUMBERS, CommitlogRows, Messages, store_dates
-from schemas.messages.stored_messages import StoredEntries, StoredRange, read_entries, read_messages
+from schemas.messages.multi_dispatched import MultiDispatched, multi_dispatched
+from schemas.messages.stored_messages import WHOLE_LOG, StoredEntries, StoredRange, read_entries, read_messages
 from schemas.messages.topic_batches import TopicBatch, TopicBatches
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
@@ -246,6 +248,7 @@ class TaskResult:
     """The result of a task. ``files`` are by table name, ``queues`` by topic and queue id, ``counts`` by topic.
 
     ``in_lost_pulls``: the uncertain deliveries that clients may have lost with a message without a body.
+    ``is_multi_dispatched``: a message may have entries in LMQs, too. ``in_lmqs``: their number, once they are made.
     """
 
     files: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
@@ -254,6 +257,8 @@ class TaskResult:
     damaged_bodies: int = 0
     deliveries: int = 0
     in_lost_pulls: int = 0
+    is_multi_dispatched: bool = False
+    in_lmqs: int = 0
 
     def add(self, other: TaskResult) -> None:
         """Adds the result of another task with the same work, which reads later messages."""
@@ -277,6 +282,8 @@ class TaskResult:
         self.damaged_bodies += other.damaged_bodies
         self.deliveries += other.deliveries
         self.in_lost_pulls += other.in_lost_pulls
+        self.is_multi_dispatched |= other.is_multi_dispatched
+        self.in_lmqs += other.in_lmqs
 
 
 # The consume queue entries of new messages: blocks for the filters, and rows of consumequeue.
@@ -287,7 +294,8 @@ class NewEntries:
     """n entries, ordered by topic, queue and queue offset.
 
     Entry i is that of message ``rows[i]`` of ``messages``. ``numbers`` has NUMBERS of the entries. Topic t has the
-    entries ``bounds[t]`` to ``bounds[t + 1]`` (exclusive), at least one.
+    entries ``bounds[t]`` to ``bounds[t + 1]`` (exclusive), at least one. ``have_units``: the broker writes a unit
+    of the extension for each, with its filter bit map.
     """
 
     messages: Messages
@@ -296,6 +304,7 @@ class NewEntries:
     tags_code: Int64s
     topics: Sequence[str]
     bounds: Sequence[int]
+    have_units: bool = True
 
     @classmethod
     def of(cls, batch: TopicBatch, delay_levels: Sequence[int]) -> NewEntries:
@@ -318,6 +327,23 @@ class NewEntries:
             tags_code[bounds[scheduled] : bounds[scheduled + 1]] = codes
         return cls(messages, rows, {name: getattr(messages, name)[rows] for name in NUMBERS}, tags_code, topics, bounds)
 
+    @classmethod
+    def in_lmqs(cls, part: MultiDispatched, dispatch: MultiDispatch) -> NewEntries:
+        """The entries of messages in LMQs. The broker writes no unit of the extension for them."""
+        found = [place for place in part.entries(dispatch) if is_lmq(place[1])]
+        at, names, *places = zip(*found, strict=True) if found else ((), (), (), ())
+        topics = sorted(set(names))
+        number = {topic: i for i, topic in enumerate(topics)}
+        topic_of = np.array([number[name] for name in names], np.int64)
+        queue_id, queue_offset = np.array(places[0], np.int32), np.array(places[1], np.int64)
+        order = np.lexsort((queue_offset, queue_id, topic_of))
+        at_message = np.array(at, np.int64)[order]
+        rows = part.rows[at_message]
+        numbers = {name: getattr(part.messages, name)[rows] for name in NUMBERS}
+        numbers |= {"queue_id": queue_id[order], "queue_offset": queue_offset[order]}
+        bounds = np.cumsum([0, *np.bincount(topic_of, minlength=len(topics))]).tolist()
+        return cls(part.messages, rows, numbers, part.tags_code[at_message], topics, bounds, have_units=False)
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -335,6 +361,7 @@ class NewEntries:
                 self.tags_code[of_topic],
                 numbers["store_timestamp"][of_topic],
                 self.messages.properties(properties.get(topic, ()), self.rows[of_topic]),
+                None if self.have_units else pa.nulls(len(self.rows[of_topic]), pa.binary()),
                 without_body=np.flatnonzero(numbers["body_length"][of_topic] == 0),
             )
 
@@ -402,6 +429,12 @@ class NightWriter:
         """Writes rows of quarantine, which lack the run."""
         self._writers[QUARANTINE.name].write([QUARANTINE.rows_batch([{**row, "run": self._work.run} for row in rows])])
 
+    def add_entries(self, entries: NewEntries) -> None:
+        """Writes rows of consumequeue, and filters the entries."""
+        if len(entries):
+            bit_maps = [self._dispatch(block) for block in entries.blocks(self._work.wanted)]
+            self._writers[CONSUMEQUEUE.name].write([entries.table_rows(self._work.run, bit_maps)])
+
     def filter(self, entries: Entries) -> None:
         """Filters entries that are stored already."""
         work = self._work.topics.get(entries.topic)
@@ -424,10 +457,8 @@ class NightWriter:
             self._writers[COMMITLOG.name].write(self._waiting_rows)
             self._waiting_rows = []
         if CONSUMEQUEUE.name in self._writers:
-            entries = NewEntries.of(batch, self._work.delay_levels)
-            if len(entries):
-                bit_maps = [self._dispatch(block) for block in entries.blocks(self._work.wanted)]
-                self._writers[CONSUMEQUEUE.name].write([entries.table_rows(self._work.run, bit_maps)])
+            self.result.is_multi_dispatched |= batch.messages.may_have(MULTI_QUEUE_OFFSET)
+            self.add_entries(NewEntries.of(batch, self._work.delay_levels))
 
     def _flush_blocks(self) -> None:
         """Writes delivery blocks as one row group. Each small topic has its own block."""
@@ -595,6 +626,33 @@ def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, wo
         for block in read_entries(part, commitlog, consumequeue, wanted):
             writer.filter(block)
     return writer.close()
+
+
+def dispatch_to_lmqs(
+    stored: Sequence[StoredRange],
+    new: Sequence[str],
+    warehouse: Warehouse,
+    work: Work,
+    dispatch: MultiDispatch,
+    broker: BrokerConfig,
+) -> TaskResult:
+    """Makes the entries of messages in LMQs, and filters them: of stored messages, and of those in ``new`` files.
+
+    In the order of the log: where an entry is depends on those before it.
+    """
+    commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
+    names = {name for topic_names in work.wanted.values() for name in topic_names}
+    writer = NightWriter(work)
+    for part in stored:
+        entries = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps=False)
+        for messages in multi_dispatched(commitlog, part.message_files, part.offsets, names, broker):
+            _, has_entry = entries.find(messages.messages.commitlog_offset[messages.rows])
+            writer.add_entries(NewEntries.in_lmqs(messages.only(~has_entry), dispatch))
+    for messages in multi_dispatched(commitlog, new, WHOLE_LOG, names, broker):
+        writer.add_entries(NewEntries.in_lmqs(messages, dispatch))
+    result = writer.close()
+    result.in_lmqs = sum(file.rows for file in result.files[CONSUMEQUEUE.name])
+    return result
 
 
 def filter_stored(ranges: Sequence[StoredRange], warehouse: Warehouse, work: Work, session: Session) -> TaskResult:

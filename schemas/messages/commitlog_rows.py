@@ -110,8 +110,15 @@ class Messages:
         """The bytes of all properties, as if no column were a dictionary."""
         return sum(_bytes(column) for column in (*self.named.values(), *self.slots, self.others) if column is not None)
 
+    def may_have(self, name: str) -> bool:
+        """Whether messages may have a property. It has no column of its own."""
+        if any(name in shape.names for shape in self.shapes):
+            return True
+        others = self.others
+        return others is not None and bool(pc.any(pc.match_substring(others, name)).as_py())
+
     def properties(self, names: Iterable[str], rows: Int64s) -> dict[str, Column]:
-        """Some properties of some messages of one topic, by name. Those that no message has may be left out."""
+        """Some properties of some messages, by name. Those that no message has may be left out."""
         shape_of = self.shape_of[rows]
         # The shapes are few, so counting is faster than sorting.
         shapes = np.flatnonzero(np.bincount(shape_of, minlength=len(self.shapes)))

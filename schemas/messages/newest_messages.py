@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from filtering.delivery.entries import Int64s, has_entry
 from filtering.findings import TopicMessages
+from filtering.subscriptions.namespace import is_lmq
 from filtering.tags_code import tags_codes
 from schemas.commitlog import COMMITLOG
 from schemas.delta.delta_log import open_data_file
@@ -30,7 +31,7 @@ MOST_READ = 1 << 20
 MOST_TEXT = 1 << 30
 """Bytes of the properties of all messages, after which no older ones are read: a column has room for 2 GiB."""
 TAGS = "TAGS"
-COLUMNS = ("queue_id", "queue_offset", "store_timestamp", "msg_id", "keys", "properties")
+COLUMNS = ("commitlog_offset", "store_timestamp", "msg_id", "keys", "properties")
 MOST_AT_OFFSETS = 1_000
 MOST_ROW_GROUPS = 8
 Rows = list[dict[str, Any]]
@@ -87,8 +88,10 @@ def _topic_messages(messages: Messages, rows: Int64s, names: Sequence[str]) -> T
 def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDArray[np.int64]) -> tuple[Rows, Rows]:
     """The newest of the messages at ``offsets`` (ascending), and others of the topic stored beside them.
 
-    Rows of COLUMNS, at most MOST_AT_OFFSETS each, the newest first; ``properties`` is a dictionary or None.
+    Rows of COLUMNS, at most MOST_AT_OFFSETS each, the newest first; ``properties`` is a dictionary or None. An LMQ has
+    messages of other topics: ``offsets`` are all that is known of which.
     """
+    of_topic = () if is_lmq(topic) else [one_of("topic", [topic])]
     storage = warehouse.log(COMMITLOG).storage
     found: Rows = []
     others: Rows = []
@@ -102,11 +105,12 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
                     return found, others
                 bounds = group.column(0).statistics  # of commitlog_offset
                 if len(wanted := _between(offsets, (bounds.min, bounds.max + 1))):
-                    rows = opened.read(number, file_columns(["commitlog_offset", "topic", *COLUMNS]))
-                    rows = filtered(rows, [one_of("topic", [topic])])
+                    rows = opened.read(number, file_columns(["topic", *COLUMNS]))
+                    rows = filtered(rows, of_topic)
                     is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(wanted))
                     found += _newest(rows.filter(is_wanted), MOST_AT_OFFSETS - len(found))
-                    others += _newest(rows.filter(pc.invert(is_wanted)), MOST_AT_OFFSETS - len(others))
+                    if of_topic:
+                        others += _newest(rows.filter(pc.invert(is_wanted)), MOST_AT_OFFSETS - len(others))
                     read += 1
     return found, others
 

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from filtering.delivery.entries import Entries
+from filtering.delivery.entries import Entries, among
 from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table
-from schemas.delta.table_rows import chosen, files_that_may_hold, may_hold, read_rows, within
+from schemas.delta.table_rows import chosen, files_that_may_hold, may_hold, read_rows, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.commitlog_rows import NUMBERS, Messages, Shape
 from schemas.messages.topic_batches import TopicBatch, topic_batches
@@ -219,21 +220,33 @@ Result = TypeVar("Result")
 class StoredEntries:
     """Entries of consumequeue, in any order; the bit maps are None if they were not read.
 
-    The bit maps of millions of entries may have more than 2 GiB, the limit of a BinaryArray.
+    The bit maps of millions of entries may have more than 2 GiB, the limit of a BinaryArray. ``in_lmqs``: the rows of
+    entries in LMQs, which messages may have besides their own; None if no message has several.
     """
 
     commitlog_offset: NDArray[np.int64]
     tags_code: NDArray[np.int64]
     filter_bit_map: pa.LargeBinaryArray | None
+    in_lmqs: pa.Table | None = None
 
     @classmethod
     def read(cls, storage: Storage, paths: Sequence[str], offsets: PhysicalRange, bit_maps: bool) -> StoredEntries:
         """The entries in some files whose physical offsets are in ``offsets``."""
         in_range = [within("commitlog_offset", *offsets)]
         columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
-        rows = read_rows(CONSUMEQUEUE, storage, paths, columns, in_range)
-        stored = rows["filter_bit_map"].cast(pa.large_binary()).combine_chunks() if bit_maps else None
-        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), stored)
+        found = cls._of(read_rows(CONSUMEQUEUE, storage, paths, columns, in_range))
+        _, sorted_offsets = found._in_log_order
+        if not np.any(sorted_offsets[1:] == sorted_offsets[:-1]):
+            return found
+        rows = read_rows(CONSUMEQUEUE, storage, paths, [*columns, "topic", "queue_id", "queue_offset"], in_range)
+        is_in_lmq = pc.starts_with(rows["topic"], LMQ_PREFIX)
+        return cls._of(rows.filter(pc.invert(is_in_lmq)), rows.filter(is_in_lmq))
+
+    @classmethod
+    def _of(cls, rows: pa.Table, in_lmqs: pa.Table | None = None) -> StoredEntries:
+        has_bit_maps = "filter_bit_map" in rows.column_names
+        bit_maps = rows["filter_bit_map"].cast(pa.large_binary()).combine_chunks() if has_bit_maps else None
+        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), bit_maps, in_lmqs)
 
     @cached_property
     def _in_log_order(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -265,7 +278,8 @@ def read_entries(
 ) -> Iterator[Entries]:
     """The entries of some topics, in blocks. ``properties``: by topic, the message properties that are needed."""
     names = {name for topic_names in properties.values() for name in topic_names}
-    messages = read_messages(commitlog, part.message_files, part.offsets, set(properties), names)
+    topics = None if any(map(is_lmq, properties)) else set(properties)  # an LMQ has the messages of other topics
+    messages = read_messages(commitlog, part.message_files, part.offsets, topics, names)
     stored = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps)
     for batch in topic_batches(messages):
         yield from _entries_of(batch, stored, properties)
@@ -275,6 +289,8 @@ def _entries_of(batch: TopicBatch, stored: StoredEntries, properties: Mapping[st
     messages = batch.messages
     at, has_entry = stored.find(messages.commitlog_offset)
     for topic, in_log_order in messages.rows_by_topic(batch.chosen & has_entry):
+        if topic not in properties:
+            continue
         rows = messages.by_queue(in_log_order)
         yield Entries(
             topic,
@@ -287,6 +303,36 @@ def _entries_of(batch: TopicBatch, stored: StoredEntries, properties: Mapping[st
             messages.properties(properties[topic], rows),
             stored.bit_maps_at(at[rows]),
             without_body=np.flatnonzero(messages.body_length[rows] == 0),
+        )
+    if stored.in_lmqs is not None:
+        yield from _in_lmqs(batch, stored.in_lmqs, properties, has_bit_maps=stored.filter_bit_map is not None)
+
+
+def _in_lmqs(
+    batch: TopicBatch, entries: pa.Table, properties: Mapping[str, Sequence[str]], has_bit_maps: bool
+) -> Iterator[Entries]:
+    """The entries in LMQs of a batch of messages, as :func:`_entries_of`."""
+    messages = batch.messages
+    rows = np.flatnonzero(batch.chosen)
+    rows = rows[np.argsort(messages.commitlog_offset[rows], kind="stable")]
+    offsets = messages.commitlog_offset[rows]
+    places = entries["commitlog_offset"].to_numpy()
+    entries = entries.filter(pa.array(among(places, offsets)))
+    for topic in pc.unique(entries["topic"]).to_pylist():
+        if topic not in properties:
+            continue
+        of_topic = sorted_by(entries.filter(pc.equal(entries["topic"], topic)), "queue_id", "queue_offset")
+        numbers = {name: of_topic[name].to_numpy() for name in ("queue_id", "queue_offset", "commitlog_offset")}
+        at = rows[np.searchsorted(offsets, numbers["commitlog_offset"])]
+        yield Entries(
+            topic,
+            **numbers,
+            size=messages.store_size[at],
+            tags_code=of_topic["tags_code"].to_numpy(),
+            store_timestamp=messages.store_timestamp[at],
+            properties=messages.properties(properties[topic], at),
+            bit_maps=pa.nulls(len(at), pa.binary()) if has_bit_maps else None,
+            without_body=np.flatnonzero(messages.body_length[at] == 0),
         )
 
 

@@ -17,12 +17,15 @@ from typing import Any, NamedTuple
 from filtering.java import LONG_MAX, has_half_a_pair, parse_int
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.namespace import LMQ_QUEUE_ID
 from schemas.errors import UsageError
 from schemas.rocketmq_store.rocksdb import DEFAULT_FAMILY, Database, PackageMissing, has_database, listing
 from schemas.storage import Storage
 
 OFFSETS, TOPICS, GROUPS = "config/consumerOffset.json", "config/topics.json", "config/subscriptionGroup.json"
 """The files that a broker may keep in databases instead."""
+LMQ_OFFSETS = "config/lmqConsumerOffset.json"
+"""Where a broker with enableLmq saves the offsets instead, of all groups and topics (LmqConsumerOffsetManager)."""
 VERSION_2, UNIFIED, SEPARATE = "config/rdb", "config/metadata", "config/consumerOffsets"
 SEPARATE_FOLDERS = {OFFSETS: SEPARATE, TOPICS: "config/topics", GROUPS: "config/subscriptionGroups"}
 PLACES = {VERSION_2: (VERSION_2,), UNIFIED: (UNIFIED,), SEPARATE: tuple(SEPARATE_FOLDERS.values())}
@@ -73,6 +76,22 @@ def read_consumer_offsets(storage: Storage) -> tuple[dict[GroupTopic, dict[int, 
     return None if document is None else _consumer_offsets(document)
 
 
+def offsets_file(storage: Storage) -> str:
+    """OFFSETS or LMQ_OFFSETS: the one that the broker saved last, by its data version, or else by the file's time."""
+    if not any(contents(storage, LMQ_OFFSETS)):
+        return OFFSETS
+    times = {info.path: info.mtime_ns or 0 for info in storage.files("config")}
+
+    def saved(path: str) -> tuple[int, int]:
+        try:
+            at = _saved_at(read_json(storage, path) or {}) or 0
+        except ConfigFileError:
+            at = 0
+        return at, times.get(path, 0)
+
+    return max((LMQ_OFFSETS, OFFSETS), key=saved)
+
+
 def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:
     """Parses a file with offsets, called ``name``, as :func:`read_consumer_offsets`. Raises ConfigFileError."""
     document = _parse_json(content, name)
@@ -97,7 +116,7 @@ def _consumer_offsets(document: dict[str, Any]) -> tuple[dict[GroupTopic, dict[i
 
 def saves_time_of_offsets(storage: Storage) -> bool:
     """Whether the file of the offsets has a data version, or there is no such file. Brokers of 4.x write none."""
-    content = next((content for _, content in contents(storage, OFFSETS)), b"")
+    content = next((content for _, content in contents(storage, offsets_file(storage))), b"")
     return not content or bool(_DATA_VERSION.search(content))
 
 
@@ -109,9 +128,16 @@ def _saved_at(document: dict[str, Any]) -> int | None:
 
 
 def _groups(document: dict[str, Any], suffix: str = "") -> Iterator[tuple[str, str, Any]]:
-    """The topics and groups of an offset table, with their queues: those that do not broadcast, or with BROADCAST."""
-    table = document.get("offsetTable")
-    for name, queues in table.items() if isinstance(table, dict) else ():
+    """The topics and groups of an offset table, with their queues: those that do not broadcast, or with BROADCAST.
+
+    An LMQ's group has one offset there, in a table of its own.
+    """
+    table, of_lmqs = document.get("offsetTable"), document.get("lmqOffsetTable")
+    items = [*(table.items() if isinstance(table, dict) else ())]
+    items += [
+        (name, {str(LMQ_QUEUE_ID): offset}) for name, offset in (of_lmqs.items() if isinstance(of_lmqs, dict) else ())
+    ]
+    for name, queues in items:
         topic, _, group = name.partition("@")
         if group.endswith(BROADCAST) == bool(suffix):
             yield topic, group.removesuffix(suffix), queues
@@ -149,7 +175,8 @@ def versions_in_store(storage: Storage) -> VersionsInStore | None:
     for folder in _DATABASES:
         if has_database(storage, folder):
             return VersionsInStore(RocketMQVersion(5, 2, 0), None, NEWEST, f"5.2 or newer: {folder} is a database")
-    offsets = next((content for _, content in contents(storage, OFFSETS)), b"")
+    saved_in = offsets_file(storage)
+    offsets = next((content for _, content in contents(storage, saved_in)), b"")
     groups = _entries_of(storage, GROUPS, "subscriptionGroupTable")
     topics = _entries_of(storage, TOPICS, "topicConfigTable")
     if any("attributes" in group for group in groups):
@@ -210,7 +237,9 @@ def read_document(storage: Storage, path: str) -> dict[str, Any] | None:
     Raises ConfigFileError, DatabaseError.
     """
     database = database_in_force(storage)
-    return read_json(storage, path) if database is None else database.documents.get(path)
+    if database is None:
+        return read_json(storage, offsets_file(storage) if path == OFFSETS else path)
+    return database.documents.get(path)
 
 
 @dataclass(frozen=True)
@@ -246,7 +275,7 @@ def config_databases(storage: Storage) -> list[str]:
 
 def json_files(storage: Storage) -> list[str]:
     """Which of the files that a broker may keep in databases are there, or their backups."""
-    return [path for path in (OFFSETS, TOPICS, GROUPS) if any(contents(storage, path))]
+    return [path for path in (offsets_file(storage), TOPICS, GROUPS) if any(contents(storage, path))]
 
 
 @lru_cache(maxsize=4)
@@ -263,7 +292,7 @@ def _newest(storage: Storage, places: Sequence[str], files: tuple[tuple[str, int
 def _json_changed_at(storage: Storage) -> int:
     """When the JSON files changed last (ms), as far as they say so; 0 if none does. Damaged ones do not count."""
     latest = 0
-    for path in (OFFSETS, TOPICS, GROUPS):
+    for path in (offsets_file(storage), TOPICS, GROUPS):
         for name, content in contents(storage, path):
             try:
                 latest = max(latest, _saved_at(_parse_json(content, name)) or 0)

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 
 from filtering.counted import listed
 from filtering.subscriptions.events import BROADCASTING, GroupTopic
-from filtering.subscriptions.namespace import is_lmq
 from schemas.rocketmq_store.config_files import (
     TOPICS,
     ConfigFileError,
@@ -44,19 +43,17 @@ NAMED = 3
 class NotReplayed:
     """What a broker does otherwise.
 
-    ``pop``: groups and topics that consume by POP. ``has_lmq``: there are queues of multi-dispatched messages.
-    ``broadcasting``: groups and topics of which files of subscriptions say that they broadcast. ``others``: the rest,
-    one text each.
+    ``pop``: groups and topics that consume by POP. ``broadcasting``: groups and topics of which files of subscriptions
+    say that they broadcast. ``others``: the rest, one text each.
     """
 
     pop: tuple[GroupTopic, ...] = ()
-    has_lmq: bool = False
     others: tuple[str, ...] = ()
     broadcasting: tuple[GroupTopic, ...] = ()
 
     @classmethod
-    def in_store(cls, storage: Storage, topics: Iterable[str]) -> NotReplayed:
-        """What the files of a store show. ``topics``: those that have consume queue files."""
+    def in_store(cls, storage: Storage) -> NotReplayed:
+        """What the files of a store show."""
         others = [*_configurations(storage), *_queues(storage)]
         others += [text for path, text in OTHER_STORAGES.items() if storage.has_file(path)]
         for (name, value), text in TOPIC_ATTRIBUTES.items():
@@ -69,7 +66,7 @@ class NotReplayed:
             others.append(f"groups that consume by POP, if there are any: {error}")
         if groups := [f"{group} on {topic}" for group, topic in broadcasting_groups(storage)]:
             others.append(f"{BROADCASTING}, of {listed(groups, NAMED)}")
-        return cls(tuple(pop), any(map(is_lmq, topics)), tuple(others))
+        return cls(tuple(pop), tuple(others))
 
     def with_broadcasting(self, groups: Iterable[GroupTopic]) -> NotReplayed:
         """This, with groups of which files of subscriptions say that they broadcast."""
@@ -77,7 +74,7 @@ class NotReplayed:
 
     @property
     def texts(self) -> list[str]:
-        """What is not replayed, besides consumption by POP and from multi-dispatched queues."""
+        """What is not replayed, besides consumption by POP."""
         named = [f"{group} on {topic}" for group, topic in self.broadcasting]
         return [*self.others, *([f"{BROADCASTING}, of {listed(named, NAMED)}"] if named else [])]
 
@@ -87,7 +84,7 @@ class NotReplayed:
         values = json.loads(text)
         pop = tuple((group, topic) for group, topic in values["pop"])
         broadcasting = tuple((group, topic) for group, topic in values.get("broadcasting", ()))
-        return cls(pop, values["has_lmq"], tuple(values["others"]), broadcasting)
+        return cls(pop, tuple(values["others"]), broadcasting)
 
     @property
     def text(self) -> str:

@@ -292,9 +292,10 @@ class QueueIndex:
         self._files: defaultdict[tuple[str, int], list[tuple[int, str, int]]] = defaultdict(list)
         for info in storage.files("consumequeue", recursive=True):
             parts = info.path.split("/")
-            is_queue = len(parts) == 4 and parts[2].isdecimal() and int(parts[2]) <= INT_MAX
-            if is_queue and parts[3].isdecimal() and info.size >= ENTRY.itemsize:
-                self._files[parts[1], int(parts[2])].append((int(parts[3]), info.path, info.size))
+            is_queue = len(parts) > 3 and parts[-2].isdecimal() and int(parts[-2]) <= INT_MAX
+            if is_queue and parts[-1].isdecimal() and info.size >= ENTRY.itemsize:
+                topic = "/".join(parts[1:-2])  # the name of an LMQ may have slashes
+                self._files[topic, int(parts[-2])].append((int(parts[-1]), info.path, info.size))
         for files in self._files.values():
             files.sort()
 

@@ -1,4 +1,4 @@
-"""What the answers say about consumption that is not replayed: POP, multi-dispatch, and other storages."""
+"""What the answers say about consumption that is not replayed: POP and other storages."""
 
 import json
 from pathlib import Path
@@ -6,18 +6,11 @@ from typing import Any
 
 import pytest
 
-from jobs import explain, lag, lint, nightly, verify
+from jobs import explain, lag, nightly
 from tests.nights.commands import Run, rows_of
-from tests.records import entry, log_of
+from tests.records import log_of
 
-SUBSCRIPTIONS = """
-- {group: cg_paid, topic: OrderEvents, tag: "*"}
-- {group: cg_light, topic: "%LMQ%light", tag: "*"}
-"""
 ORDER: dict[str, Any] = {"properties": b"KEYS\x01ord-1\x02"}
-DISPATCHED: dict[str, Any] = {
-    "properties": b"INNER_MULTI_DISPATCH\x01%LMQ%light,%LMQ%x\x02INNER_MULTI_QUEUE_OFFSET\x010,0\x02"
-}
 
 
 @pytest.fixture
@@ -117,43 +110,6 @@ def test_a_topic_of_unacknowledged_messages(run: Run, store: Path) -> None:
     write(store, "commitlog/00000000000000000000", log_of(ORDER, {"topic": b"rmq_sys_REVIVE_LOG_c"}))
     named = "groups that are not known (rmq_sys_REVIVE_LOG_c has messages)"
     assert summary(run, store) == [f"not replayed: consumption by POP, of {named}"]
-
-
-def test_messages_in_more_queues(run: Run, store: Path) -> None:
-    """A broker with enableMultiDispatch wrote such entries: message, queue names, and files were the same."""
-    line = "not replayed: %LMQ% queues, which get the messages of other topics (INNER_MULTI_DISPATCH)"
-    log = log_of(ORDER, DISPATCHED | {"queue_offset": 1})
-    write(store, "commitlog/00000000000000000000", log)
-    assert summary(run, store) == [line]
-    first = len(log_of(ORDER))
-    for queue, at, size in (
-        ("OrderEvents", 0, first),
-        *((q, first, len(log) - first) for q in ("%LMQ%light", "%LMQ%x")),
-    ):
-        write(store, f"consumequeue/{queue}/0/00000000000000000000", entry(at, size, None))
-    (store / "consumequeue/OrderEvents/0/00000000000000000000").write_bytes(
-        entry(0, first, None) + entry(first, len(log) - first, None)
-    )
-    assert summary(run, store, SUBSCRIPTIONS) == [f"{line}, of cg_light on %LMQ%light"]
-    warehouse = ("--warehouse", store.parent / "w")
-    assert "%LMQ%" not in run(verify, "--store", store, *warehouse).out
-    assert run(lint, *warehouse).out.strip() == "no findings"
-
-
-def test_messages_in_more_queues_with_more_properties_than_columns(run: Run, store: Path) -> None:
-    properties = b"".join(b"p%d\x01v\x02" % number for number in range(40)) + DISPATCHED["properties"]
-    write(store, "commitlog/00000000000000000000", log_of(ORDER, {"properties": properties, "queue_offset": 1}))
-    assert len(summary(run, store)) == 1
-
-
-def test_queues_of_messages_that_the_broker_deleted(run: Run, store: Path) -> None:
-    write(store, "consumequeue/%LMQ%light/0/00000000000000000000", entry(0, 100, None))
-    assert len(summary(run, store)) == 1
-
-
-def test_a_subscription_to_such_a_queue(run: Run, store: Path) -> None:
-    (line,) = summary(run, store, SUBSCRIPTIONS)
-    assert line.endswith(", of cg_light on %LMQ%light")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ def places(
     """The names and queue offsets of each message's entries. ``skipped``: messages that get none."""
     dispatch = MultiDispatch(RocketMQVersion.parse(version), in_files)
     found = [
-        dispatch.entries(names, offsets, lambda _: 0, number not in skipped)
-        for number, (names, offsets) in enumerate(messages)
+        dispatch.entries(names, offsets, 0, number not in skipped) for number, (names, offsets) in enumerate(messages)
     ]
     return [[(name, at) for name, _, at in of_message] for of_message in found]
 

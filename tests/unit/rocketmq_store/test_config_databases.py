@@ -53,7 +53,7 @@ def write_json(store: Storage, path: str, at: int | None, offset: int = 7) -> No
 
 
 def others(store: Storage) -> tuple[str, ...]:
-    return NotReplayed.in_store(store, []).others
+    return NotReplayed.in_store(store).others
 
 
 def test_what_a_real_broker_committed(store: Storage) -> None:
