@@ -14,7 +14,7 @@ from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups
 from answers.lag import away_beyond_end
 from filtering.consumption.clients import assumption
-from filtering.counted import counted
+from filtering.counted import counted, listed
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
 from filtering.findings import (
     ABOUT_TAGS,
@@ -30,10 +30,11 @@ from filtering.findings import (
     worst_first,
 )
 from filtering.predicate import FALSE, TRUE, And, Not, postorder
-from filtering.rocketmq_version import NEWEST, RocketMQVersion
+from filtering.rocketmq_version import NEWEST, TEXT_SEARCHES_SINCE, RocketMQVersion
 from filtering.sql92 import CompiledExpression
 from filtering.sql92.linter import misnamed
 from filtering.sql92.nodes import named_properties, unquoted_texts
+from filtering.sql92.tokens import text_search_words
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
@@ -65,7 +66,7 @@ def findings(facts: BrokerFacts, session: Session | None = None, upgrade: Rocket
     for ahead in away_beyond_end(facts):
         found.append(Finding(WARN, ahead.consumer_group, ahead.topic, "offset-beyond-end", ahead.text))
     found += _inconsistent(facts, session)
-    found += _changed_by_upgrade(facts, rows, upgrade)
+    found += [*_changed_by_upgrade(facts, rows, upgrade), *_read_for_unknown_version(facts, rows)]
     return worst_first(found)
 
 
@@ -91,7 +92,7 @@ def findings_of_rows(
         if total and not result.matched:
             text = f"none of the newest {counted(total, 'message')} matches"
             found.append(Finding(WARN, *row.key, "matches-none", text, 0, total))
-    found += _changed_by_upgrade(facts, rows, upgrade)
+    found += [*_changed_by_upgrade(facts, rows, upgrade), *_read_for_unknown_version(facts, rows)]
     return worst_first(found)
 
 
@@ -300,6 +301,24 @@ def _changed_by_upgrade(
         if total:
             text += f": of the newest {counted(total, 'message')}, the group would gain {gained:,} and lose {lost:,}"
         yield Finding(WARN, *row.key, "changes-on-upgrade", text, gained + lost, total)
+
+
+def _read_for_unknown_version(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterator[Finding]:
+    """Expressions with words that are operators or names, by the version of a broker that nothing shows."""
+    if facts.last.version_is_shown:
+        return
+    for row in rows:
+        if is_tag_type(row.expression_type) or row.class_filter_mode:
+            continue
+        words = text_search_words(row.expression or "")
+        if words:
+            taken = "operators" if facts.broker.version.has_text_searches else "names of properties"
+            text = (
+                f"{listed(words, NAMED)} read as {taken}, as a broker of {facts.broker.rocketmq_version} does: "
+                f"operators since {TEXT_SEARCHES_SINCE}, names before. Nothing shows the version: give "
+                "--rocketmq-version"
+            )
+            yield Finding(INFO, *row.key, "assumed-version", text)
 
 
 def _inconsistent(facts: BrokerFacts, session: Session | None) -> Iterator[Finding]:

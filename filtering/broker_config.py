@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from filtering.bloom_filter import BloomFilter
 from filtering.counted import shortened
 from filtering.java import parse_int, parse_long, parse_properties, trim
-from filtering.rocketmq_version import RocketMQVersion
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.tags_code import parse_delay_levels
 from filtering.time_spans import DAY
 from filtering.type_checks import check_type
@@ -200,8 +200,8 @@ class ReadBrokerConfig(NamedTuple):
     ignored: tuple[str, ...] = ()
 
 
-def read_properties(text: str) -> ReadBrokerConfig:
-    """Reads a ``broker.conf`` exactly as a RocketMQ 5.5 broker does (MixAll.properties2Object).
+def read_properties(text: str, version: RocketMQVersion = NEWEST) -> ReadBrokerConfig:
+    """Reads a ``broker.conf`` exactly as a broker of a version does (MixAll.properties2Object).
 
     ``true`` in any case is true and any other text false; a number that is none leaves the default; keys that the
     broker does not know are ignored. Raises InvalidBrokerConfig for what a broker does not start with, or cannot be
@@ -216,6 +216,12 @@ def read_properties(text: str) -> ReadBrokerConfig:
     except ValueError as error:
         raise InvalidBrokerConfig(f"{error}; a broker does not start with it") from error
     _check_has_settings(values)
+    ignored = []
+    if version.knows_maped_files:
+        ignored = [
+            f"the broker ignores {new!a}: up to 4.5.1 it is {old}" for old, new in _MAPED_FILES.items() if new in values
+        ]
+        values = {_MAPED_FILES.get(key, key): values[key] for key in values if key not in _MAPED_FILES.values()}
     taken: dict[str, Any] = {}
     misread = []
     for key, value in values.items():
@@ -229,10 +235,10 @@ def read_properties(text: str) -> ReadBrokerConfig:
             misread += _misread(key, value)
     config = BrokerConfig.of(taken)
     in_force = {key: getattr(config, field.name) for key, field in _KNOWN.items()}
-    ignored = [
+    ignored += [
         f"the broker ignores {key!a}, which it does not know: {similar} is {_text(in_force[similar])}"
         + (", since the file begins with a byte order mark" if key.startswith(_BYTE_ORDER_MARK) else "")
-        + (" (brokers up to 4.4 know it)" if key in _KEYS_UP_TO_4_4 else "")
+        + (" (brokers up to 4.5.1 know it)" if key in _MAPED_FILES else "")
         for key in values
         if (similar := _similar(key)) is not None
     ]
@@ -282,7 +288,11 @@ def _bits(key: str) -> int:
 _KNOWN: dict[str, Field[Any]] = {_key(field.name): field for field in fields(BrokerConfig)}
 """The settings by their RocketMQ keys."""
 _LETTERS = {key.lower(): key for key in _KNOWN}
-_KEYS_UP_TO_4_4 = frozenset({"mapedFileSizeCommitLog", "mapedFileSizeConsumeQueue"})
+_MAPED_FILES = {
+    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
+    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
+}
+"""The keys up to 4.5.1, and what they are later."""
 _BYTE_ORDER_MARK = "\xef\xbb\xbf"
 _SWITCHES = {
     "enablePropertyFilter": "SQL92 is off",

@@ -96,7 +96,7 @@ def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
         if chosen.broker_config is None:
             static = static_findings(in_force_after(events, BrokerConfig(rocketmq_version=str(version))))
         else:
-            read = read_broker_config(chosen.broker_config)
+            read = read_broker_config(chosen.broker_config, version)
             for line in read.misread:
                 print(f"mqsieve: {printable(line)}", file=sys.stderr)
             config = replace(read.config, rocketmq_version=str(version))

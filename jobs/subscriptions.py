@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 from filtering.counted import counted
@@ -45,13 +46,20 @@ def main(arguments: list[str]) -> None:
 
 def _print_events(texts: dict[Path, str]) -> None:
     from filtering.subscriptions.events import event_line, in_order
-    from filtering.subscriptions.operator_tools import read_broker_log
+    from filtering.subscriptions.operator_tools import read_broker_log, versions_in_log, versions_of_clients
     from jobs.cli.json_lines import print_data
 
     logs = {path: read_broker_log(text) for path, text in texts.items()}
     events = in_order(event for log in logs.values() for event in log.events)
     print_data(*map(event_line, events))
     print(counted(len(events), "subscription event"), file=sys.stderr)
+    for path, text in texts.items():
+        if (shown := versions_in_log(text)) is not None:
+            print(f"{path}: RocketMQ {shown.reason}", file=sys.stderr)
+        clients = Counter(versions_of_clients(text).values())
+        if clients:
+            versions = ", ".join(f"{version} ({counted(count, 'group')})" for version, count in sorted(clients.items()))
+            print(f"{path}: clients of RocketMQ {versions}; a broker may be older or newer", file=sys.stderr)
     for path, log in logs.items():
         for line in log.incomplete:
             print(f"{path}, line {line}: left out, its SubscriptionData is incomplete, or not UTF-8", file=sys.stderr)

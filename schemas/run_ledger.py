@@ -33,6 +33,8 @@ SOFTWARE = "mqsieve"
 VERSION_FROM = "rocketmq_version_from"
 """Where the broker's version is from: GIVEN by the user of the run, GIVEN_BEFORE, or why it was taken for that one."""
 GIVEN, GIVEN_BEFORE = "given", "given before"
+NOT_SHOWN = "nothing shows the version"
+"""Ends that reason if there is none: of a message log, or a store without the files that show it."""
 MISREAD = "misread_settings"
 """Values of the last broker.conf that the broker reads in another way than they seem, as JSON: a text for each."""
 STORE_FOLDER = "store"
@@ -246,6 +248,11 @@ class LedgerEntry:
     def version_is_assumed(self) -> bool:
         """Whether no user ever gave the broker's version, up to the run."""
         return self.inputs.get(VERSION_FROM) not in (GIVEN, GIVEN_BEFORE)
+
+    @property
+    def version_is_shown(self) -> bool:
+        """Whether a user gave the broker's version, or something showed it."""
+        return not self.inputs.get(VERSION_FROM, GIVEN).endswith(NOT_SHOWN)
 
     @property
     def version_text(self) -> str:

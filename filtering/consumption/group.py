@@ -26,7 +26,7 @@ from filtering.consumption.offsets import (
 )
 from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange, WindowKind
-from filtering.predicate import TRUE, And, Or, Predicate
+from filtering.predicate import FALSE, TRUE, And, Or, Predicate
 from filtering.pulls import is_pulling
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, SubscriptionEvent
@@ -200,7 +200,7 @@ class GroupStart:
         return first_position(self.key[1], at, self.consume_from, self.broker_offsets)
 
 
-# Changes of a subscription while the broker holds a pull: it is not known which filter some messages met.
+# Changes of a subscription beside a held pull or an offset reset: it is not known which filter some messages met.
 #
 # The broker answers the held pull by the new subscription, with what waits for it in the queue. If the old one was a
 # list of tags, the client then drops what has other tags. If the pull brought its own subscription, this one counts
@@ -210,6 +210,9 @@ class GroupStart:
 HELD_MESSAGES = 5_000
 """ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
 DISAGREE = "two clients of the group seem to disagree"
+CLIENT_RESET = 20_000
+"""ms: the clients of brokers before 5.2.0 stop at an offset reset, wait 10 s, and go on at their next rebalancing."""
+RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
 HELD_PULL = 20_000
 """ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
 
@@ -232,6 +235,21 @@ def uncertain_change(
     if not is_tag_type(before.expression_type) and old.expression != matches:
         return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
     return None
+
+
+def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> UncertainChange | None:
+    """The messages of the ``window`` after a reset by clients of which it is not known whether they met its filter.
+
+    ``changed``: the filter that replaced it within CLIENT_RESET; None if the group left. None if none may.
+    """
+    matches = _delivered(window.message_filter)
+    after = FALSE if changed is None else _delivered(changed)
+    if matches == after:
+        return None
+    return UncertainChange(
+        *window.key, matches, after, window.stored_from, window.stored_to, changed_at=window.subscription_from,
+        offsets=window.offsets, only_listed=window.only_listed, places=window.places, reason=RESET_BY_CLIENTS,
+    )  # fmt: skip
 
 
 def undecided_between(
@@ -384,6 +402,11 @@ class FiltersInForce:
     def __init__(self, rows: Sequence[SubscriptionRow], config: BrokerConfig) -> None:
         self._rows = rows
         self._config = config
+
+    @property
+    def are_reset_by_clients(self) -> bool:
+        """Whether the clients of a group that is online reset its offsets, some time after the command."""
+        return not self._config.version.resets_offsets_itself
 
     def is_pulling(self, row: SubscriptionRow) -> bool:
         """Whether the group is online with this subscription, and the broker accepts its pulls."""
@@ -729,7 +752,7 @@ class GroupNightPlan:
         self._resume(unread)
         is_pulling = line.pulls_at_first
         for i, step in enumerate(line.steps):
-            self._take(step, is_pulling)
+            self._take(step, is_pulling, line.steps[i + 1 :])
             is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (
                 is_pulling and step.moment in (Moment.RESET, Moment.RENEWAL)
             )
@@ -765,7 +788,7 @@ class GroupNightPlan:
         else:
             self._position = Position(self._offsets_so_far.waiting(self.group.key))
 
-    def _take(self, step: Step, is_pulling: bool) -> None:
+    def _take(self, step: Step, is_pulling: bool, later: Sequence[Step]) -> None:
         """What a step changes. ``is_pulling``: whether the group pulled before it."""
         match step.moment:
             case Moment.BEGIN:
@@ -789,7 +812,7 @@ class GroupNightPlan:
                 self._reason = ""
                 self._position = Position(self._committed.limit(self._windows.stint, step.at), stored_from=step.at)
             case Moment.RESET:
-                self._reset(step, is_pulling)
+                self._reset(step, is_pulling, later)
             case Moment.RENEWAL:
                 if is_pulling:
                     self._reason = QUEUE_BEGAN_AGAIN
@@ -866,7 +889,7 @@ class GroupNightPlan:
             reasons = {queue_id: f"{FIRST_START}: {reason}" for queue_id, reason in of_first.items()}
         return reasons | dict.fromkeys(self._position.reset & reasons.keys(), RESET)
 
-    def _reset(self, step: Step, is_pulling: bool) -> None:
+    def _reset(self, step: Step, is_pulling: bool, later: Sequence[Step]) -> None:
         """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
         assert step.reset is not None
         queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
@@ -886,6 +909,11 @@ class GroupNightPlan:
             places=self._places(step.at, self._broker_offsets.log_start), kind=WindowKind.RESET, reason=RESET,
         )  # fmt: skip
         self._windows.add(self.backlog, window)
+        next_step = next((each for each in later if each.moment in (Moment.CHANGE, Moment.STOP)), None)
+        if self._filters.are_reset_by_clients and next_step is not None and next_step.at < step.at + CLIENT_RESET:
+            stays = next_step.moment is Moment.CHANGE
+            change = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
+            self.uncertain_changes += [change] if change is not None else []
 
     def _renew(self, renewal: QueueRenewal, is_pulling: bool) -> None:
         """A queue begins again. What waited for the group in the old one is lost to it."""

@@ -87,3 +87,8 @@ def string_literal(value: str) -> str:
 
 def _line_end(text: str, position: int) -> int:
     return min(end for end in (text.find("\n", position), text.find("\r", position)) if end >= 0)
+
+
+def text_search_words(text: str) -> list[str]:
+    """The TEXT_SEARCHES in a text, as operators or names."""
+    return list(dict.fromkeys(token.kind for token in tokenize(text) if token.kind in TEXT_SEARCHES))

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from filtering.java import has_half_a_pair
+from filtering.rocketmq_version import RocketMQVersion, ShownVersions, client_version, only, shown_by_settings
 from filtering.sql92.parser import looks_like_sql92
 from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription, new_subscription
 from filtering.subscriptions.events import (
@@ -41,6 +42,11 @@ _ADDED = re.compile(r"subscription changed, add new topic, group: (?P<group>\S+)
 _CHANGED = re.compile(r"subscription changed, group: (?P<group>\S+) OLD: (?:.* NEW: )?(?P<new>.*)", re.DOTALL)
 _REMOVED = re.compile(r"subscription changed, group: (?P<group>\S+) remove topic (?P<topic>\S+) ")
 _LEFT = re.compile(r"(?:remove consumer group, |all clear, consumerGroup=)(?P<group>\S+)")
+_HOME = " - rocketmqHome="
+"""The first setting that a broker prints when it starts."""
+_PRINTED = re.compile(r" - ([a-zA-Z]\w*)=")
+_RELEASE = re.compile(r"rocketmq[\w-]*?-(\d+\.\d+\.\d+)", re.IGNORECASE)
+_CONNECTED = re.compile(r"new consumer connected, group: (\S+) .*?, language=JAVA, version=(\d{1,4}),")
 _TOPIC = re.compile(r"[%|\w-]+", re.ASCII)
 _TOPIC_WIDTH = 20
 """mqadmin prints a topic in a column of this width, a space, and an expression of one or more lines."""
@@ -143,6 +149,34 @@ def read_broker_log(text: str) -> BrokerLog:
         elif match := _LEFT.search(message):
             events.append(SubscriptionEvent(at, Operation.UNREGISTER, match["group"]))
     return BrokerLog(events, incomplete)
+
+
+def versions_in_log(text: str) -> ShownVersions | None:
+    """What a broker.log shows of the broker's version at its last start; None if the log has no start.
+
+    A broker does not write its version. It prints its settings, of which each version has more; a busy one leaves some
+    out (AsyncAppender). And it prints its folder, which often has the name of a release.
+    """
+    _, begins, start = text.rpartition(_HOME)
+    if not begins:
+        return None
+    shown = shown_by_settings(set(_PRINTED.findall(start)))
+    folder = start.split("\n", 1)[0].strip()
+    named = _RELEASE.findall(folder)
+    version = RocketMQVersion.parse(named[-1]) if named else None
+    if version is None or not shown.includes(version):
+        return shown
+    return only(version, f"{version}: broker.log prints its folder, {folder}")
+
+
+def versions_of_clients(text: str) -> dict[str, RocketMQVersion]:
+    """By group, the oldest version of its clients in a broker.log. A client may be older or newer than its broker."""
+    found: dict[str, RocketMQVersion] = {}
+    for group, number in _CONNECTED.findall(text):
+        version = client_version(int(number))
+        if version is not None:
+            found[group] = min(version, found.get(group, version))
+    return found
 
 
 def _log_lines(text: str) -> list[tuple[int, re.Match[str], list[str]]]:

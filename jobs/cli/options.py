@@ -164,7 +164,7 @@ def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerC
 
     if options.broker_config is None:
         return facts.broker
-    read = read_broker_config(options.broker_config)
+    read = read_broker_config(options.broker_config, facts.broker.version)
     for line in (*read.misread, *read.ignored):
         print(line, file=sys.stderr)
     return replace(read.config, broker_name=facts.name, rocketmq_version=facts.broker.rocketmq_version)

@@ -18,15 +18,15 @@ import numpy as np
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, ReadBrokerConfig, read_properties
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.delivery.message_filter import FunctionHook, Hook
-from filtering.rocketmq_version import NEWEST, RocketMQVersion
+from filtering.rocketmq_version import NEWEST, RocketMQVersion, ShownVersions
 from filtering.subscriptions.events import GroupTopic, InvalidSubscriptionEvent, SubscriptionEvents
+from filtering.subscriptions.operator_tools import versions_in_log
 from filtering.subscriptions.sources import is_consumer_filter, parse_subscriptions
 from filtering.time_spans import DAY
 from filtering.yaml_input import InvalidYaml, load
 from schemas.errors import PROGRAM, UsageError
 from schemas.rocketmq_store.commitlog_walk import Records, Walk, first_piece
 from schemas.rocketmq_store.config_files import (
-    VersionsInStore,
     broker_name,
     read_consumer_offsets,
     read_topics,
@@ -37,12 +37,14 @@ from schemas.rocketmq_store.queue_files import has_extension, queue_index, reads
 from schemas.rocketmq_store.record_layout import longs
 from schemas.rocketmq_store.recovery import checkpoint
 from schemas.rocketmq_store.segments import Segment, segments
-from schemas.run_ledger import GIVEN, GIVEN_BEFORE, VERSION_FROM, LedgerEntry, version_text
+from schemas.run_ledger import GIVEN, GIVEN_BEFORE, NOT_SHOWN, VERSION_FROM, LedgerEntry, version_text
 from schemas.storage import Storage, local_path
 
 # Reads a copy of a broker's store: its log, queues, consumer offsets and subscriptions.
 
 
+LOGS = ("broker.log", "logs/rocketmqlogs/broker.log", "logs/broker.log")
+"""Where a copy of a store may have the broker's log, which is outside of the broker's own store folder."""
 LAST_BYTES = 1 << 20
 REMOTE_READS = 16
 """Queues of a store in an object store whose entries are looked up at the same time."""
@@ -100,9 +102,16 @@ class StoreSnapshot:
         return broker_name(read_topics(self.storage)) if self.segments else None
 
     @cached_property
-    def versions(self) -> VersionsInStore | None:
-        """What the files show of the broker's version; None if they show nothing."""
-        return versions_in_store(self.storage)
+    def versions(self) -> ShownVersions | None:
+        """What the files, and a broker.log beside them, show of the broker's version; None if they show nothing."""
+        in_store, in_log = versions_in_store(self.storage), self._versions_in_log()
+        return in_log if in_store is None else in_store.narrowed(in_log)
+
+    def _versions_in_log(self) -> ShownVersions | None:
+        for name in LOGS:
+            if content := self.storage.read(name):
+                return versions_in_log(content.decode("utf-8", "replace"))
+        return None
 
     @cached_property
     def _committed(self) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:
@@ -167,7 +176,6 @@ class StoreSnapshot:
         return None
 
 
-NOT_SHOWN = f"{NEWEST}: nothing shows the version"
 DEFAULT_NAME = BrokerConfig().broker_name
 
 
@@ -186,7 +194,7 @@ class Broker:
     name_in_store: str | None = None
     misread: Sequence[str] = ()
     ignored: Sequence[str] = ()
-    version_from: str = NOT_SHOWN
+    version_from: str = f"{NEWEST}: {NOT_SHOWN}"
     shown: str | None = None
 
     @property
@@ -199,12 +207,12 @@ class Broker:
         return self.config.broker_name
 
 
-def read_broker_config(file: Path) -> ReadBrokerConfig:
-    """Reads a broker.conf, or the same settings in YAML. Raises UsageError."""
+def read_broker_config(file: Path, version: RocketMQVersion = NEWEST) -> ReadBrokerConfig:
+    """Reads the broker.conf of a broker of a version, or the same settings in YAML. Raises UsageError."""
     try:
         if file.suffix in (".yaml", ".yml"):
             return ReadBrokerConfig(BrokerConfig.from_yaml(file.read_text(encoding="utf-8")))
-        return read_properties(file.read_text(encoding="latin-1"))  # as Java reads properties
+        return read_properties(file.read_text(encoding="latin-1"), version)  # as Java reads properties
     except (InvalidBrokerConfig, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {error}") from None
 
@@ -232,6 +240,10 @@ def broker_of(
     """
     broker = _configured(config_file, snapshot, last, name, reads_messages)
     broker = _with_version(broker, version, snapshot, last.get(broker.name))
+    if config_file is not None and broker.config.version.knows_maped_files:
+        read = read_broker_config(config_file, broker.config.version)
+        names = {"broker_name": broker.name, "rocketmq_version": broker.config.rocketmq_version}
+        broker = replace(broker, config=replace(read.config, **names), misread=read.misread, ignored=read.ignored)
     if snapshot is None or not reads_database(snapshot.storage):
         return broker
     config = replace(broker.config, enable_consume_queue_ext=False)
@@ -273,9 +285,9 @@ def _with_version(
     if given is not None:
         return of(given, GIVEN)
     if last is not None and (shown is None or shown.includes(last.broker.version)):
-        assumed = last.inputs.get(VERSION_FROM, NOT_SHOWN) if shown is None else shown.reason
+        assumed = last.inputs.get(VERSION_FROM, f"{NEWEST}: {NOT_SHOWN}") if shown is None else shown.reason
         return of(last.broker.version, assumed if last.version_is_assumed else GIVEN_BEFORE)
-    return of(NEWEST, NOT_SHOWN) if shown is None else of(shown.taken_for, shown.reason)
+    return of(NEWEST, f"{NEWEST}: {NOT_SHOWN}") if shown is None else of(shown.taken_for, shown.reason)
 
 
 def _name_in_warehouse(last: Mapping[str, LedgerEntry], reads_messages: bool) -> str:

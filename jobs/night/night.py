@@ -36,7 +36,7 @@ from filtering.time_spans import DAY
 from jobs.night.commit import Changes
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
 from jobs.night.log import LogPlan, read_ranges
-from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before
+from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
 from jobs.night.redo import NewMessages
 from jobs.night.rows import Part, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
 from jobs.night.steps import ALL_STEPS, Step
@@ -61,7 +61,7 @@ from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import DataFile, StoredFile, Table
-from schemas.delta.table_rows import Key, files_that_may_hold, filtered, greatest, one_of, read_rows, within
+from schemas.delta.table_rows import Key, Where, files_that_may_hold, filtered, greatest, one_of, read_rows, within
 from schemas.messages.stored_messages import WHOLE_LOG, PhysicalRange, StoredRange, stored_ranges
 from schemas.pull_windows import PULL_WINDOWS, late_window_rows, planned_windows, window_rows
 from schemas.quarantine import QUARANTINE
@@ -523,13 +523,19 @@ class Night:
     def _rows_of(self, topics: Collection[str]) -> pa.Table:
         """The messages of some topics, with those that the night will read, as QUEUE_COLUMNS of commitlog."""
         where = [one_of("topic", topics)]
+        in_lmqs = [one_of("topic", [topic for topic in topics if is_lmq(topic)])]
         rows = self.changes.rows(COMMITLOG, QUEUE_COLUMNS, where)
+        rows = with_lmqs(rows, self.changes.rows(CONSUMEQUEUE, QUEUE_COLUMNS[:-1], in_lmqs))
         if self.new.plan is None:
             return rows
         new = self._new(NightPlan((), (), (), ()), {})
-        storage = self.changes.warehouse.log(COMMITLOG).storage
-        paths = [file.path for file in new.result.files[COMMITLOG.name]]
-        rows = pa.concat_tables([rows, read_rows(COMMITLOG, storage, paths, QUEUE_COLUMNS, where)])
+
+        def new_rows(table: Table, columns: Sequence[str], wanted: Where) -> pa.Table:
+            paths = [file.path for file in new.result.files[table.name]]
+            return read_rows(table, self.changes.warehouse.log(table).storage, paths, columns, wanted)
+
+        rows = pa.concat_tables([rows, new_rows(COMMITLOG, QUEUE_COLUMNS, where)])
+        rows = with_lmqs(rows, new_rows(CONSUMEQUEUE, QUEUE_COLUMNS[:-1], in_lmqs))
         self._tasks.discard(new)
         return rows
 

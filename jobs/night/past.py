@@ -29,9 +29,11 @@ from filtering.delivery.entries import has_entry
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.namespace import LMQ_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes
 from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table import Table
@@ -287,6 +289,12 @@ QUEUE_COLUMNS = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store
 """The columns of commitlog from which queues are computed."""
 
 
+def with_lmqs(messages: pa.Table, entries: pa.Table) -> pa.Table:
+    """Messages as QUEUE_COLUMNS, with those of LMQs: ``entries`` of consumequeue."""
+    in_lmqs = entries.select(QUEUE_COLUMNS[:-1]).append_column("sys_flag", pa.nulls(len(entries), pa.int32()))
+    return pa.concat_tables([messages, in_lmqs.cast(messages.schema)])
+
+
 @dataclass(frozen=True)
 class PastNight:
     """An earlier night. ``stored``: where its messages are in the log."""
@@ -337,7 +345,9 @@ class PastOffsets:
 
     @cached_property
     def _queues(self) -> StoredQueues:
-        return StoredQueues(self._changes.rows(COMMITLOG, QUEUE_COLUMNS))
+        of_lmqs = within("topic", LMQ_PREFIX, f"{LMQ_PREFIX[:-1]}&")  # & is the character after %
+        entries = self._changes.rows(CONSUMEQUEUE, QUEUE_COLUMNS[:-1], [of_lmqs])
+        return StoredQueues(with_lmqs(self._changes.rows(COMMITLOG, QUEUE_COLUMNS), entries))
 
     @cached_property
     def _committed(self) -> pa.Table:

@@ -12,10 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from filtering.java import LONG_MAX, has_half_a_pair, parse_int
-from filtering.rocketmq_version import NEWEST, RocketMQVersion
+from filtering.rocketmq_version import (
+    ShownVersions,
+    before_text_searches,
+    since_5,
+    since_databases,
+    since_text_searches,
+    up_to_4,
+)
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import LMQ_QUEUE_ID
 from schemas.errors import UsageError
@@ -44,9 +51,6 @@ BROADCAST = "@broadcast"
 """Ends the name by which a broker saves the least offset of a broadcasting group's clients (BroadcastOffsetManager)."""
 _DATABASES = (*chain.from_iterable(PLACES.values()), "consumequeue", "consumequeue_rocksdb")
 """Folders that may be RocksDB databases, which only brokers from 5.2.0 on have."""
-_GROUP_ATTRIBUTES_SINCE = RocketMQVersion(5, 1, 3)
-_LAST_WITHOUT_GROUP_ATTRIBUTES = RocketMQVersion(5, 1, 1)
-_FIRST, _LAST_4, _FIRST_5 = RocketMQVersion(0, 0, 0), RocketMQVersion(4, 9, 7), RocketMQVersion(5, 0, 0)
 _DATA_VERSION = re.compile(rb'"dataVersion"\s*:\s*\{')
 _UNQUOTED_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]+(?=\s*:)')
 
@@ -150,49 +154,31 @@ def broadcasting_groups(storage: Storage) -> Sequence[GroupTopic]:
     return sorted(key for key in found if not has_half_a_pair("@".join(key)))
 
 
-class VersionsInStore(NamedTuple):
-    """The versions of RocketMQ that write such files, and what shows it.
-
-    They begin with ``least`` and end before ``below`` (None: with the newest). The broker counts as ``taken_for``.
-    """
-
-    least: RocketMQVersion
-    below: RocketMQVersion | None
-    taken_for: RocketMQVersion
-    reason: str
-
-    def includes(self, version: RocketMQVersion) -> bool:
-        return self.least <= version and (self.below is None or version < self.below)
-
-
-def versions_in_store(storage: Storage) -> VersionsInStore | None:
+def versions_in_store(storage: Storage) -> ShownVersions | None:
     """What the files of a store show of the broker's version; None if they show nothing.
 
     A broker writes its offsets every 5 s, but its groups only when one is new or changed, so those may be older than
-    the broker. A broker with RocksDB
-    databases does not write all of these files.
+    the broker. A broker with RocksDB databases does not write all of these files.
     """
     for folder in _DATABASES:
         if has_database(storage, folder):
-            return VersionsInStore(RocketMQVersion(5, 2, 0), None, NEWEST, f"5.2 or newer: {folder} is a database")
+            return since_databases(f"5.2 or newer: {folder} is a database")
     saved_in = offsets_file(storage)
-    offsets = next((content for _, content in contents(storage, saved_in)), b"")
+    offsets, name = next((content for _, content in contents(storage, saved_in)), b""), saved_in.rpartition("/")[2]
     groups = _entries_of(storage, GROUPS, "subscriptionGroupTable")
     topics = _entries_of(storage, TOPICS, "topicConfigTable")
     if any("attributes" in group for group in groups):
-        reason = "5.1.3 or newer: subscriptionGroup.json has attributes"
-        return VersionsInStore(_GROUP_ATTRIBUTES_SINCE, None, NEWEST, reason)
+        return since_text_searches("5.1.3 or newer: subscriptionGroup.json has attributes")
     if _DATA_VERSION.search(offsets):
         if any("consumeTimeoutMinute" in group for group in groups):
-            reason = "5.0 or 5.1, before 5.1.3: subscriptionGroup.json has no attributes"
-            return VersionsInStore(_FIRST_5, _GROUP_ATTRIBUTES_SINCE, _LAST_WITHOUT_GROUP_ATTRIBUTES, reason)
-        return VersionsInStore(_FIRST_5, None, NEWEST, "5.x: consumerOffset.json has a dataVersion")
+            return before_text_searches("5.0 or 5.1, before 5.1.3: subscriptionGroup.json has no attributes")
+        return since_5(f"5.x: {name} has a dataVersion")
     if any("attributes" in topic for topic in topics) or any("consumeTimeoutMinute" in group for group in groups):
-        return VersionsInStore(_FIRST_5, None, NEWEST, "5.x: topics.json or subscriptionGroup.json has fields of it")
+        return since_5("5.x: topics.json or subscriptionGroup.json has fields of it")
     if b'"offsetTable"' in offsets:
-        return VersionsInStore(_FIRST, _FIRST_5, _LAST_4, "4.x: consumerOffset.json has no dataVersion")
+        return up_to_4(f"4.x: {name} has no dataVersion")
     if topics and groups:
-        return VersionsInStore(_FIRST, _FIRST_5, _LAST_4, "4.x: topics.json has no attributes")
+        return up_to_4("4.x: topics.json has no attributes")
     return None
 
 

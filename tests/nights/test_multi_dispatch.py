@@ -13,9 +13,10 @@ import pytest
 from jobs import audit, dispatch, explain, ingest, nightly, register, what_if
 from jobs import deliver as deliver_job
 from schemas.rocketmq_store.queue_files import ENTRY
-from tests.broker_log import BROKER_CONF, BrokerLog
+from tests.broker_log import BROKER_CONF, EVERY, FIRST_TIME, BrokerLog
 from tests.captures import capture, rows
 from tests.nights.commands import Run, received, rows_of, told
+from tests.nights.growing_broker import BEFORE, event
 
 SUBSCRIPTIONS = """
 - {group: all, topic: "%LMQ%x", tag: "*", consume_from: first}
@@ -149,5 +150,18 @@ def test_answers_on_an_lmq(run: Run, tmp_path: Path) -> None:
     place = ("--topic", "%LMQ%x", "--queue", 0, "--offset", 1, "--group", "all")
     assert "%LMQ%x 0/1 → all: delivered" in run(explain, *warehouse, *place).out
     changed = run(what_if, *warehouse, "--group", "eu", "--topic", "%LMQ%x", "--sql", "region = 'us'", "--json")
-    gained = json.loads(changed.out)["gained_messages"]["samples"]
+    gained = json.loads(changed.out)["changes"][0]["gained_messages"]["samples"]
     assert [(row["queue_id"], row["queue_offset"], row["properties"]["region"]) for row in gained] == [(0, 1, "us")]
+
+
+def test_a_reset_by_time_of_an_lmq(run: Run, tmp_path: Path) -> None:
+    """The third of its three entries was stored then; the first night's log has two more messages."""
+    register = event(BEFORE, "register", "cg", topic="%LMQ%x", type="TAG", expression="*", consume_from="first")
+    reset = event(FIRST_TIME + 4 * EVERY + 1, "reset_offset", "cg", topic="%LMQ%x", to=FIRST_TIME + 2 * EVERY)
+    for log, events in zip(lmq_log(2), ([register], [register, reset]), strict=True):
+        (tmp_path / "events.jsonl").write_text("\n".join(events), "utf-8")
+        store = log.write(tmp_path / "store")
+        config = given(tmp_path)[2:]
+        more = ("--warehouse", tmp_path / "w", "--subscriptions", tmp_path / "events.jsonl", *config)
+        assert run(nightly, "--store", store, *more).code == 0
+    assert received(tmp_path / "w", "cg") == [0, 1, 2, 2, 3, 4, 5]

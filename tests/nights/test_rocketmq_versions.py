@@ -12,9 +12,10 @@ import pytest
 
 from jobs import explain, lag, lint, nightly, replay, verify
 from schemas.delta.warehouse import Warehouse
+from tests.broker_log import BROKER_CONF
 from tests.captures import capture, rows
 from tests.nights.commands import Run, arguments, night, rows_of, told
-from tests.nights.growing_broker import BEFORE, GrowingBroker, sql
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 from tests.nights.test_captures import of_subscriptions_in_force, outcomes
 
 TAKEN_FOR = {
@@ -140,6 +141,51 @@ def test_a_given_version_that_the_store_contradicts_is_said(broker: GrowingBroke
     assert "RocketMQ 5.5.0 was given, but the store looks like that of 4.x: consumerOffset.json" in ended.out
     ended = broker.run(nightly, "--store", "x", "--warehouse", "w", "--rocketmq-version", "five")
     assert (ended.code, "'five' is not a version of RocketMQ, such as 4.9.7" in ended.error) == (2, True)
+
+
+def test_a_broker_log_beside_the_store_shows_the_version(broker: GrowingBroker) -> None:
+    broker.commit(None, cg=3)
+    log = broker.folder / "store" / "logs" / "rocketmqlogs" / "broker.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("2026-11-27 14:09:40 INFO main - rocketmqHome=/home/rocketmq/rocketmq-4.5.1\n", "utf-8")
+    (broker.folder / "broker.conf").write_text(f"{BROKER_CONF}mapedFileSizeConsumeQueue=40\n", "utf-8")
+    ended = broker.night([sql(BEFORE, "cg", MEANS_OTHER_THINGS)])
+    assert "RocketMQ taken for 4.5.1: broker.log prints its folder, /home/rocketmq/rocketmq-4.5.1\n" in ended.out
+    assert "ignores" not in ended.out
+    assert broker.received("cg") == list(range(len(broker.log.messages)))
+
+
+def test_lint_says_how_words_are_read_where_nothing_shows_the_version(broker: GrowingBroker, run: Run) -> None:
+    events = [sql(BEFORE, "cg", "n CONTAINS '1' OR startswith = 5"), sql(BEFORE, "other", "n = 'CONTAINS'")]
+    assert broker.night(events).code == 0
+
+    def notes() -> dict[str, str]:
+        found = json.loads(run(lint, "--warehouse", broker.folder / "w", "--json").out)["findings"]
+        return {each["consumer_group"]: each["text"] for each in found if each["code"] == "assumed-version"}
+
+    assert notes() == {
+        "cg": "CONTAINS, STARTSWITH read as operators, as a broker of 5.5.0 does: operators since 5.1.3, names before. "
+        "Nothing shows the version: give --rocketmq-version"
+    }
+    broker.grow()
+    assert broker.night(events, "--rocketmq-version", "5.5.0").code == 0
+    assert notes() == {}
+
+
+@pytest.mark.parametrize(("version", "expected"), [("5.1.4", 4), ("5.2.0", 0)])
+def test_a_reset_by_clients_is_uncertain_if_the_group_leaves_before_it(
+    broker: GrowingBroker, version: str, expected: int
+) -> None:
+    """Clients before 5.2.0 reset the offsets themselves, 10 to 20 s after the command."""
+    events = [
+        sql(BEFORE, "cg", "n IS NOT NULL"),
+        event(after(6), "reset_offset", "cg", queue_id=0, offset=2),
+        event(after(8), "unregister", "cg"),
+    ]
+    assert broker.night(events, "--rocketmq-version", version).code == 0
+    assert broker.received("cg") == sorted([*range(8), *range(2, 6)])
+    assert uncertain(broker, "cg") == expected
+    assert broker.passes_audits()
 
 
 def test_the_version_of_each_of_several_brokers(broker: GrowingBroker, run: Run) -> None:

@@ -13,12 +13,13 @@ from filtering import sql92
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, read_properties
 from filtering.delivery.message_filter import message_filters
 from filtering.predicate import holds
-from filtering.rocketmq_version import NEWEST, RocketMQVersion
+from filtering.rocketmq_version import NEWEST, RocketMQVersion, before_text_searches, only, since_5, up_to_4
 from filtering.sql92 import EvaluationError, InvalidExpression
 from filtering.sql92.dialect import RocketMQ
 from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import EarlierConfig, in_force_at, subscription_history
+from filtering.subscriptions.operator_tools import versions_in_log, versions_of_clients
 from tests.unit.broker import cases
 from tests.unit.sql92.cases import expressions
 
@@ -185,3 +186,73 @@ def test_an_upgrade_to_a_broker_that_refuses_a_loaded_filter_passes_every_messag
 def test_a_version_that_reads_expressions_alike_changes_nothing() -> None:
     assert len(states([registered(1, "cg", "T", "a = 5")], "4.9.7", 100, "5.5.0")) == 1
     assert len(states([registered(1, "cg", "T", "a CONTAINS 'x'")], "5.1.3", 100, "5.5.0")) == 1
+
+
+BROKER_LOG = """\
+2026-11-27 14:08:57 INFO main - rocketmqHome={home}
+2026-11-27 14:08:57 INFO main - namesrvAddr=127.0.0.1:19876
+{settings}2026-11-27 14:09:09 INFO HeartbeatThread_2 - new consumer connected, group: cg_x CONSUME_PASSIVELY \
+CLUSTERING channel: ClientChannelInfo [channel=[id: 0x345f0432, L:/127.0.0.1:31911 - R:/127.0.0.1:40358], \
+clientId=127.0.0.1@21110#667813917693, language=JAVA, version={client}, lastUpdateTimestamp=1795759749768]
+"""
+"""Lines of brokers of 4.9.7 and 5.5.0, which print their settings when they start."""
+POP_LOG, COLD, SPLIT, BLACK = (
+    f"2026-11-27 14:08:57 INFO main - {setting}\n"
+    for setting in ("enablePopLog=false", "cgColdReadThreshold=3145728", "enableSplitRegistration=false",
+                    "configBlackList=configBlackList;brokerConfigPath")
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("home", "settings", "taken_for", "reason"),
+    [
+        ("/opt/rocketmq", "", "4.9.7", "4.x: broker.log prints no setting of 5.x"),
+        ("/home/rocketmq/rocketmq-4.9.4", "", "4.9.4", "4.9.4: broker.log prints its folder, "),
+        ("/opt/rocketmq-all-4.4.0-bin-release", "", "4.4.0", "4.4.0: broker.log prints its folder, "),
+        ("/opt/mq", POP_LOG, "5.1.1", "5.0.0 or newer: broker.log prints enablePopLog, and no setting of 5.1.3"),
+        ("/opt/mq", POP_LOG + COLD, "5.1.3", "5.1.3 or newer: broker.log prints cgColdReadThreshold, and no setting"),
+        ("/opt/mq", COLD + SPLIT, "5.1.4", "5.1.4 or newer: broker.log prints enableSplitRegistration, and no"),
+        ("/opt/mq", POP_LOG + COLD + BLACK, "5.5.0", "5.2.0 or newer: broker.log prints configBlackList"),
+        ("/opt/rocketmq-4.9.4", POP_LOG, "5.1.1", "5.0.0 or newer: "),
+    ],
+)
+def test_what_a_broker_log_shows(home: str, settings: str, taken_for: str, reason: str) -> None:
+    """The last start counts, and a folder only where the settings do not contradict its name."""
+    before = BROKER_LOG.format(home="/opt/rocketmq-5.3.1", settings=BLACK, client=513)
+    shown = versions_in_log(before + BROKER_LOG.format(home=home, settings=settings, client=407))
+    assert shown is not None
+    assert (str(shown.taken_for), shown.reason[: len(reason)]) == (taken_for, reason)
+    assert versions_in_log(before.partition("\n")[2]) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "version"), [(213, "4.0.0"), (407, "4.9.7"), (412, "4.9.9"), (513, "5.5.0"), (9, None)]
+)
+def test_the_versions_of_clients_in_a_broker_log(number: int, version: str | None) -> None:
+    newer = BROKER_LOG.format(home="/opt", settings="", client=513)
+    found = versions_of_clients(newer + BROKER_LOG.format(home="/opt", settings="", client=number))
+    assert {group: str(each) for group, each in found.items()} == {"cg_x": version or "5.5.0"}
+
+
+def test_what_store_and_log_show_together() -> None:
+    """The store's files are newer than the start in a log; what they exclude does not count."""
+    in_store = since_5("5.x: consumerOffset.json has a dataVersion")
+    log = only(RocketMQVersion(5, 1, 4), "5.1.4: the log")
+    assert in_store.narrowed(log) == log
+    assert in_store.narrowed(None) == in_store
+    assert up_to_4("4.x").narrowed(log) == up_to_4("4.x")
+    assert log.narrowed(in_store) == log
+    both = before_text_searches("before 5.1.3").narrowed(since_5("5.x"))
+    assert both == before_text_searches("before 5.1.3")
+
+
+OLD_SIZES = "mapedFileSizeConsumeQueue=40\nmappedFileSizeCommitLog=99\n"
+
+
+def test_the_keys_of_file_sizes_up_to_4_5_1() -> None:
+    old, new = (read_properties(OLD_SIZES, RocketMQVersion.parse(version)) for version in ("4.5.1", "4.5.2"))
+    assert (old.config.mapped_file_size_consume_queue, old.config.mapped_file_size_commit_log) == (40, 1 << 30)
+    assert old.ignored == ("the broker ignores 'mappedFileSizeCommitLog': up to 4.5.1 it is mapedFileSizeCommitLog",)
+    assert (new.config.mapped_file_size_consume_queue, new.config.mapped_file_size_commit_log) == (6_000_000, 99)
+    (ignored,) = new.ignored
+    assert ignored.startswith("the broker ignores 'mapedFileSizeConsumeQueue'")
