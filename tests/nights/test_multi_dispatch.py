@@ -32,7 +32,7 @@ def given(folder: Path, subscriptions: str = SUBSCRIPTIONS, config: str = BROKER
     return "--subscriptions", folder / "s.yaml", "--broker-config", folder / "broker.conf"
 
 
-@pytest.mark.parametrize("name", ["4.9.7"])
+@pytest.mark.parametrize("name", ["4.9.7", "5.5.0"])
 def test_what_a_real_broker_returned(name: str, run: Run, tmp_path: Path) -> None:
     """Each pull asked for the messages of an LMQ from its first one on."""
     store = capture("lmq") / name / "store"
