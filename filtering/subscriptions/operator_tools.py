@@ -44,6 +44,8 @@ _REMOVED = re.compile(r"subscription changed, group: (?P<group>\S+) remove topic
 _LEFT = re.compile(r"(?:remove consumer group, |all clear, consumerGroup=)(?P<group>\S+)")
 _HOME = " - rocketmqHome="
 """The first setting that a broker prints when it starts."""
+_LONGEST_START = 1 << 18
+"""Characters in which a broker prints its settings."""
 _PRINTED = re.compile(r" - ([a-zA-Z]\w*)=")
 _RELEASE = re.compile(r"rocketmq[\w-]*?-(\d+\.\d+\.\d+)", re.IGNORECASE)
 _CONNECTED = re.compile(r"new consumer connected, group: (\S+) .*?, language=JAVA, version=(\d{1,4}),")
@@ -160,7 +162,7 @@ def versions_in_log(text: str) -> ShownVersions | None:
     _, begins, start = text.rpartition(_HOME)
     if not begins:
         return None
-    shown = shown_by_settings(set(_PRINTED.findall(start)))
+    shown = shown_by_settings(set(_PRINTED.findall(start[:_LONGEST_START])))
     folder = start.split("\n", 1)[0].strip()
     named = _RELEASE.findall(folder)
     version = RocketMQVersion.parse(named[-1]) if named else None

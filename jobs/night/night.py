@@ -110,6 +110,7 @@ class NightTasks:
         delivered = self.filter_hooked(new, part.windows, part.uncertain_changes)
         delivered.queues = result.queues
         delivered.damaged_bodies = result.damaged_bodies
+        delivered.in_lmqs = result.in_lmqs
         return replace(part, result=delivered)
 
     def dispatch_to_lmqs(

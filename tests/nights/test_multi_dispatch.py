@@ -154,6 +154,14 @@ def test_answers_on_an_lmq(run: Run, tmp_path: Path) -> None:
     assert [(row["queue_id"], row["queue_offset"], row["properties"]["region"]) for row in gained] == [(0, 1, "us")]
 
 
+def test_messages_with_more_properties_than_columns(run: Run, tmp_path: Path) -> None:
+    others = {f"p{number}": "v" for number in range(40)}
+    dispatched = {"INNER_MULTI_DISPATCH": "%LMQ%x", "INNER_MULTI_QUEUE_OFFSET": "0"}
+    store = BrokerLog().append(1, **others, region="eu", **dispatched).write(tmp_path / "store")
+    assert run(nightly, "--store", store, "--warehouse", tmp_path / "w", *given(tmp_path)).code == 0
+    assert (received(tmp_path / "w", "eu"), received(tmp_path / "w", "tag_a")) == ([0], [])
+
+
 def test_a_reset_by_time_of_an_lmq(run: Run, tmp_path: Path) -> None:
     """The third of its three entries was stored then; the first night's log has two more messages."""
     register = event(BEFORE, "register", "cg", topic="%LMQ%x", type="TAG", expression="*", consume_from="first")
