@@ -310,10 +310,11 @@ def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:
     deliveries = deliveries_of(facts, [*messages, *in_lmqs])
 
     def found(message: dict[str, Any], entry: dict[str, Any] | None) -> FoundMessage:
+        numbers = None if entry is None else (entry["tags_code"], entry["filter_bit_map"], entry["store_timestamp"])
         return FoundMessage(
             **message | {"properties": message["properties"] or {}},
-            entry=entry and Entry(entry["tags_code"], entry["filter_bit_map"], entry["store_timestamp"]),
-            dispatched_by=entry and entry["run"],
+            entry=None if numbers is None else Entry(*numbers),
+            dispatched_by=None if entry is None else entry["run"],
             deliveries=deliveries.get((message["topic"], message["commitlog_offset"]), ()),
         )
 
@@ -699,8 +700,12 @@ def in_lost_pull(facts: BrokerFacts, message: FoundMessage, pull: Pulled, delive
     if pull.config.version.clients_take_empty_bodies:
         return None
     queue = [one_of("topic", [message.topic]), one_of("queue_id", [message.queue_id])]
-    same_run = partial(_received_offsets, facts, delivery)
-    empty = same_run(COMMITLOG, [*queue, one_of("body_length", [0])])
+    same_run, without_body = partial(_received_offsets, facts, delivery), one_of("body_length", [0])
+    if is_lmq(message.topic):
+        offsets = facts.rows(COMMITLOG, ["commitlog_offset"], [without_body])["commitlog_offset"].to_pylist()
+        empty = same_run(CONSUMEQUEUE, [*queue, one_of("commitlog_offset", offsets)])
+    else:
+        empty = same_run(COMMITLOG, [*queue, without_body])
     others = (offset for offset in empty if offset != message.queue_offset)
     if message.queue_offset in empty:
         which = "it has no body"

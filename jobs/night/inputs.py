@@ -242,8 +242,8 @@ def broker_of(
     broker = _with_version(broker, version, snapshot, last.get(broker.name))
     if config_file is not None and broker.config.version.knows_maped_files:
         read = read_broker_config(config_file, broker.config.version)
-        names = {"broker_name": broker.name, "rocketmq_version": broker.config.rocketmq_version}
-        broker = replace(broker, config=replace(read.config, **names), misread=read.misread, ignored=read.ignored)
+        config = replace(read.config, broker_name=broker.name, rocketmq_version=broker.config.rocketmq_version)
+        broker = replace(broker, config=config, misread=read.misread, ignored=read.ignored)
     if snapshot is None or not reads_database(snapshot.storage):
         return broker
     config = replace(broker.config, enable_consume_queue_ext=False)

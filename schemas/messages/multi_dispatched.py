@@ -44,10 +44,10 @@ class MultiDispatched:
 
     def entries(self, dispatch: MultiDispatch) -> Iterator[tuple[int, str, int, int]]:
         """Each entry: the position of its message in ``rows``, and its name, queue id and queue offset."""
-        queue_ids = self.messages.queue_id[self.rows].tolist()
-        texts = self.names.to_pylist(), self.offsets.to_pylist()
-        for at, (*found, is_dispatched) in enumerate(zip(*texts, queue_ids, self.is_dispatched.tolist(), strict=True)):
-            for place in dispatch.entries(*found, is_dispatched):
+        columns = self.names.to_pylist(), self.offsets.to_pylist(), self.messages.queue_id[self.rows].tolist()
+        for at, row in enumerate(zip(*columns, self.is_dispatched.tolist(), strict=True)):
+            names, offsets, queue_id, is_dispatched = row
+            for place in dispatch.entries(names, offsets, queue_id, is_dispatched):
                 yield (at, *place)
 
 

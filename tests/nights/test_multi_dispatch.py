@@ -17,6 +17,7 @@ from tests.broker_log import BROKER_CONF, EVERY, FIRST_TIME, BrokerLog
 from tests.captures import capture, rows
 from tests.nights.commands import Run, received, rows_of, told
 from tests.nights.growing_broker import BEFORE, event
+from tests.records import record
 
 SUBSCRIPTIONS = """
 - {group: all, topic: "%LMQ%x", tag: "*", consume_from: first}
@@ -40,7 +41,7 @@ def test_what_a_real_broker_returned(name: str, run: Run, tmp_path: Path) -> Non
     config = f"{BROKER_CONF}enableMultiDispatch=true\nenableLmq=true\n"
     assert run(nightly, "--store", store, "--warehouse", tmp_path / "w", *given(tmp_path, both, config)).code == 0
     keys = {row["commitlog_offset"]: row["keys"] for row in rows_of(tmp_path / "w", "commitlog")}
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for row in rows_of(tmp_path / "w", "deliveries"):
         place = (row["topic"], row["consumer_group"])
         found.setdefault(place, []).append((row["queue_offset"], keys[row["commitlog_offset"]]))
@@ -78,8 +79,10 @@ def lmq_log(nights: int) -> list[BrokerLog]:
         for number in range(3):
             names, offsets = ("%LMQ%x,%LMQ%x", f"{noted},{noted}") if number == 1 else ("%LMQ%x", str(noted))
             region = "eu" if number % 2 == 0 else "us"
-            dispatched = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets}
-            log.append(1, queue_id=number % 2, TAGS="ab"[night % 2], region=region, **dispatched)
+            log.append(
+                queue_id=number % 2, TAGS="ab"[night % 2], region=region, INNER_MULTI_DISPATCH=names,
+                INNER_MULTI_QUEUE_OFFSET=offsets,
+            )  # fmt: skip
             noted += names.count("x")
         log.append(2, TAGS="a", region="eu")
         copy = BrokerLog()
@@ -155,11 +158,27 @@ def test_answers_on_an_lmq(run: Run, tmp_path: Path) -> None:
 
 
 def test_messages_with_more_properties_than_columns(run: Run, tmp_path: Path) -> None:
-    others = {f"p{number}": "v" for number in range(40)}
-    dispatched = {"INNER_MULTI_DISPATCH": "%LMQ%x", "INNER_MULTI_QUEUE_OFFSET": "0"}
-    store = BrokerLog().append(1, **others, region="eu", **dispatched).write(tmp_path / "store")
+    properties = {f"p{number}": "v" for number in range(40)} | {"region": "eu"}
+    properties |= {"INNER_MULTI_DISPATCH": "%LMQ%x", "INNER_MULTI_QUEUE_OFFSET": "0"}
+    text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
+    store = tmp_path / "store"
+    (store / "commitlog").mkdir(parents=True)
+    (store / "commitlog" / f"{0:020d}").write_bytes(record(0, properties=text))
     assert run(nightly, "--store", store, "--warehouse", tmp_path / "w", *given(tmp_path)).code == 0
     assert (received(tmp_path / "w", "eu"), received(tmp_path / "w", "tag_a")) == ([0], [])
+
+
+def test_an_empty_body_in_an_lmq_is_uncertain_for_older_clients(run: Run, tmp_path: Path) -> None:
+    log = BrokerLog()
+    for at, body in enumerate((b"body", b"", b"body")):
+        log.append(body=body, INNER_MULTI_DISPATCH="%LMQ%x", INNER_MULTI_QUEUE_OFFSET=str(at))
+    store, more = log.write(tmp_path / "store"), ("--rocketmq-version", "4.9.7")
+    assert run(nightly, "--store", store, "--warehouse", tmp_path / "w", *given(tmp_path), *more).code == 0
+    stats = [row for row in rows_of(tmp_path / "w", "delivery_stats") if row["consumer_group"] == "all"]
+    assert sum(row["uncertain"] for row in stats) == 3
+    place = ("--topic", "%LMQ%x", "--queue", 0, "--offset", 2, "--group", "all")
+    found = " ".join(run(explain, "--warehouse", tmp_path / "w", *place).out.split())
+    assert "offset 1, which may have been in the same pull, has no body" in found
 
 
 def test_a_reset_by_time_of_an_lmq(run: Run, tmp_path: Path) -> None:

@@ -19,23 +19,23 @@ def subscribed(at: int, consume_from: str) -> str:
     return event(at, "register", "cg", type="SQL92", expression=EVERYTHING, consume_from=consume_from)
 
 
-def save(broker: GrowingBroker, has_time: bool = True, **offsets: int) -> None:
+def save(broker: GrowingBroker, **offsets: int) -> None:
     """Saves the queue and the offsets as they are now."""
     broker.log.write_queues(broker.folder / "store")
-    broker.commit(broker.log.time if has_time else None, other=0, **offsets)
+    broker.commit(broker.log.time, other=0, **offsets)
 
 
-def grow(broker: GrowingBroker, has_time: bool = True, **offsets: int) -> None:
+def grow(broker: GrowingBroker, **offsets: int) -> None:
     broker.grow()
-    save(broker, has_time, **offsets)
+    save(broker, **offsets)
 
 
-def removed(broker: GrowingBroker, consume_from: str = "first", has_time: bool = True) -> list[str]:
+def removed(broker: GrowingBroker, consume_from: str = "first") -> list[str]:
     """The group consumes five messages and leaves. In the second night, its offsets are removed."""
     events = [subscribed(BEFORE, consume_from), AWAY]
-    save(broker, has_time, cg=5)
+    save(broker, cg=5)
     assert broker.night(events).code == 0
-    grow(broker, has_time)
+    grow(broker)
     assert broker.night(events).code == 0
     assert broker.received("cg") == [0, 1, 2, 3, 4]
     return events
@@ -165,5 +165,12 @@ def test_steps_of_a_night_leave_the_same_tables(broker: GrowingBroker) -> None:
 
 
 def test_on_a_broker_of_4_x_which_saves_no_time(broker: GrowingBroker) -> None:
-    removed(broker, has_time=False)
+    events = [subscribed(BEFORE, "first"), AWAY]
+    for night, offsets in enumerate(({"cg": 5}, {})):
+        if night:
+            broker.grow()
+        broker.log.write_queues(broker.folder / "store")
+        broker.commit(None, other=0, **offsets)
+        assert broker.night(events).code == 0
+    assert broker.received("cg") == [0, 1, 2, 3, 4]
     assert pending(broker) == 20
