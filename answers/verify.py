@@ -120,17 +120,17 @@ def _dispatched_entries(facts: BrokerFacts, queues: _Queues) -> Iterator[tuple[s
 
     No table has them.
     """
-    files = sorted(facts.warehouse.files(COMMITLOG, facts.name), key=lambda file: file.least["commitlog_offset"])
-    storage, paths = facts.warehouse.log(COMMITLOG).storage, [file.path for file in files]
+    storage, files = facts.warehouse.log(COMMITLOG).storage, facts.warehouse.files(COMMITLOG, facts.name)
+    dispatched = multi_dispatched(storage, [file.path for file in files], WHOLE_LOG, (), facts.broker)
+    if dispatched is None:
+        return
     dispatch = MultiDispatch(facts.broker.version, queues.in_files, on_disk=queues.on_disk)
+    messages, codes = dispatched.messages, dispatched.tags_code
     found: defaultdict[Queue, list[tuple[int, ...]]] = defaultdict(list)
-    for part in multi_dispatched(storage, paths, WHOLE_LOG, (), facts.broker):
-        messages, codes = part.messages, part.tags_code
-        for at, name, queue, offset in part.entries(dispatch):
-            if not is_lmq(name):
-                row = part.rows[at]
-                numbers = messages.commitlog_offset[row], messages.store_size[row], messages.store_timestamp[row]
-                found[name, queue].append((offset, *numbers, codes[at]))
+    for at, name, queue, offset in dispatched.entries(dispatch):
+        if not is_lmq(name):
+            numbers = messages.commitlog_offset[at], messages.store_size[at], messages.store_timestamp[at]
+            found[name, queue].append((offset, *numbers, codes[at]))
     for (topic, queue_id), rows in found.items():
         columns = np.array(rows, np.int64).T
         breaks = np.flatnonzero(np.diff(columns[0]) != 1) + 1

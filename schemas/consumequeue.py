@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from filtering.subscriptions.namespace import LMQ_PREFIX
 from schemas.delta.table import Table, column
+from schemas.delta.table_rows import within
 
 CONSUMEQUEUE = Table(
     "consumequeue",
@@ -36,3 +38,6 @@ CONSUMEQUEUE = Table(
     dictionary_encoded=("topic", "queue_id", "size", "tags_code", "store_date", "run"),
     delta_encoded=("queue_offset", "commitlog_offset", "store_timestamp"),
 )
+
+IN_LMQS = within("topic", LMQ_PREFIX, f"{LMQ_PREFIX[:-1]}&")
+"""The entries in LMQs: & is the character after %."""

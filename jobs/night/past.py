@@ -29,11 +29,10 @@ from filtering.delivery.entries import has_entry
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.namespace import LMQ_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumequeue import CONSUMEQUEUE, IN_LMQS
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table import Table
@@ -345,8 +344,7 @@ class PastOffsets:
 
     @cached_property
     def _queues(self) -> StoredQueues:
-        of_lmqs = within("topic", LMQ_PREFIX, f"{LMQ_PREFIX[:-1]}&")  # & is the character after %
-        entries = self._changes.rows(CONSUMEQUEUE, QUEUE_COLUMNS[:-1], [of_lmqs])
+        entries = self._changes.rows(CONSUMEQUEUE, QUEUE_COLUMNS[:-1], [IN_LMQS])
         return StoredQueues(with_lmqs(self._changes.rows(COMMITLOG, QUEUE_COLUMNS), entries))
 
     @cached_property

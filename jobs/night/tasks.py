@@ -337,12 +337,11 @@ class NewEntries:
         topic_of = np.array([number[name] for name in names], np.int64)
         queue_id, queue_offset = np.array(places[0], np.int32), np.array(places[1], np.int64)
         order = np.lexsort((queue_offset, queue_id, topic_of))
-        at_message = np.array(at, np.int64)[order]
-        rows = part.rows[at_message]
+        rows = np.array(at, np.int64)[order]
         numbers = {name: getattr(part.messages, name)[rows] for name in NUMBERS}
         numbers |= {"queue_id": queue_id[order], "queue_offset": queue_offset[order]}
         bounds = np.cumsum([0, *np.bincount(topic_of, minlength=len(topics))]).tolist()
-        return cls(part.messages, rows, numbers, part.tags_code[at_message], topics, bounds, have_units=False)
+        return cls(part.messages, rows, numbers, part.tags_code[rows], topics, bounds, have_units=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -644,12 +643,15 @@ def dispatch_to_lmqs(
     names = {name for topic_names in work.wanted.values() for name in topic_names}
     writer = NightWriter(work)
     for part in stored:
-        entries = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps=False)
-        for messages in multi_dispatched(commitlog, part.message_files, part.offsets, names, broker):
-            _, has_entry = entries.find(messages.messages.commitlog_offset[messages.rows])
-            writer.add_entries(NewEntries.in_lmqs(messages.only(~has_entry), dispatch))
-    for messages in multi_dispatched(commitlog, new, WHOLE_LOG, names, broker):
-        writer.add_entries(NewEntries.in_lmqs(messages, dispatch))
+        found = multi_dispatched(commitlog, part.message_files, part.offsets, names, broker)
+        if found is not None:
+            entries = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps=False)
+            _, has_entry = entries.find(found.messages.commitlog_offset)
+            writer.add_entries(NewEntries.in_lmqs(found.without(has_entry), dispatch))
+    for path in new:
+        found = multi_dispatched(commitlog, [path], WHOLE_LOG, names, broker)
+        if found is not None:
+            writer.add_entries(NewEntries.in_lmqs(found, dispatch))
     result = writer.close()
     result.in_lmqs = sum(file.rows for file in result.files[CONSUMEQUEUE.name])
     return result

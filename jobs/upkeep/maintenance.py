@@ -18,7 +18,7 @@ from jobs.night.past import BrokerState, past_nights
 from jobs.night.redo import delete_log_damage
 from jobs.night.run import Run
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumequeue import CONSUMEQUEUE, IN_LMQS
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
@@ -103,6 +103,7 @@ def _late_messages(
     """
     names = ["commitlog_offset", "queue_offset", "run", "topic", "queue_id"]
     rows = changes.rows(COMMITLOG, names)
+    rows = pa.concat_tables([rows, changes.rows(CONSUMEQUEUE, names, [IN_LMQS]).cast(rows.schema)])
     ends, runs = [night.delivered_to or 0 for night in nights], [night.run for night in nights]
     own = np.searchsorted(ends, rows["commitlog_offset"].to_numpy(), side="right")
     distinct = rows["run"].combine_chunks().dictionary_encode()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import MULTI_DISPATCH, MULTI_QUEUE_OFFSET, Int64s, MultiDispatch, has_entry
 from filtering.tags_code import DELAY_PROPERTY, entry_tags_codes
-from schemas.messages.commitlog_rows import Messages
+from schemas.messages.commitlog_rows import Messages, concat
 from schemas.messages.stored_messages import PhysicalRange, has_property, read_messages
 from schemas.storage import Storage
 
@@ -21,30 +21,29 @@ _NAMES = (MULTI_DISPATCH, MULTI_QUEUE_OFFSET, DELAY_PROPERTY)
 
 @dataclass(frozen=True, eq=False)
 class MultiDispatched:
-    """Messages with both properties of :class:`MultiDispatch`: ``rows`` of ``messages``, in the order of the log.
+    """Messages with both properties of :class:`MultiDispatch`, in the order of the log.
 
     Arrays have an element for each of them. ``tags_code`` is that of the message's own entry. ``is_dispatched``:
     whether the message gets more entries.
     """
 
     messages: Messages
-    rows: Int64s
     names: pa.StringArray
     offsets: pa.StringArray
     tags_code: Int64s
     is_dispatched: NDArray[np.bool_]
 
-    def only(self, kept: NDArray[np.bool_]) -> MultiDispatched:
-        """Some of them."""
-        mask = pa.array(kept)
+    def without(self, known: NDArray[np.bool_]) -> MultiDispatched:
+        """Those that are not known."""
+        mask = pa.array(~known)
         return MultiDispatched(
-            self.messages, self.rows[kept], self.names.filter(mask), self.offsets.filter(mask), self.tags_code[kept],
-            self.is_dispatched[kept],
+            self.messages.take(np.flatnonzero(~known)), self.names.filter(mask), self.offsets.filter(mask),
+            self.tags_code[~known], self.is_dispatched[~known],
         )  # fmt: skip
 
     def entries(self, dispatch: MultiDispatch) -> Iterator[tuple[int, str, int, int]]:
-        """Each entry: the position of its message in ``rows``, and its name, queue id and queue offset."""
-        columns = self.names.to_pylist(), self.offsets.to_pylist(), self.messages.queue_id[self.rows].tolist()
+        """Each entry: the position of its message, and its name, queue id and queue offset."""
+        columns = self.names.to_pylist(), self.offsets.to_pylist(), self.messages.queue_id.tolist()
         for at, row in enumerate(zip(*columns, self.is_dispatched.tolist(), strict=True)):
             names, offsets, queue_id, is_dispatched = row
             for place in dispatch.entries(names, offsets, queue_id, is_dispatched):
@@ -53,33 +52,39 @@ class MultiDispatched:
 
 def multi_dispatched(
     storage: Storage, paths: Sequence[str], offsets: PhysicalRange, properties: Collection[str], broker: BrokerConfig
-) -> Iterator[MultiDispatched]:
-    """Those in some files of commitlog, whose physical offsets are in ``offsets``, in parts.
+) -> MultiDispatched | None:
+    """Those in some files of commitlog, whose physical offsets are in ``offsets``; None if there are none.
 
     ``properties``: the other properties that are needed.
     """
+    found = []
     for path in paths:
-        if not has_property(storage, path, MULTI_QUEUE_OFFSET):
-            continue
-        for messages in read_messages(storage, [path], offsets, None, {*_NAMES, *properties}):
-            found = messages.properties(_NAMES, np.arange(len(messages)))
-            if {MULTI_DISPATCH, MULTI_QUEUE_OFFSET} <= found.keys():
-                yield _of(messages, {name: column.text_of_each() for name, column in found.items()}, broker)
+        if has_property(storage, path, MULTI_QUEUE_OFFSET):
+            for messages in read_messages(storage, [path], offsets, None, {*_NAMES, *properties}):
+                texts = messages.properties(_NAMES[:2], np.arange(len(messages)))
+                if len(texts) == 2:
+                    has_both = [column.text_of_each().is_valid().to_numpy(False) for column in texts.values()]
+                    found.append(messages.take(np.flatnonzero(np.logical_and(*has_both))))
+    if not found:
+        return None
+    messages = concat(found)
+    if (np.diff(messages.commitlog_offset) < 0).any():  # a repaired message is in a later file than those behind it
+        messages = messages.take(np.argsort(messages.commitlog_offset))
+    return _of(messages, broker)
 
 
-def _of(messages: Messages, texts: dict[str, pa.StringArray], broker: BrokerConfig) -> MultiDispatched:
-    names, offsets = texts[MULTI_DISPATCH], texts[MULTI_QUEUE_OFFSET]
-    rows = np.flatnonzero(names.is_valid().to_numpy(False) & offsets.is_valid().to_numpy(False))
+def _of(messages: Messages, broker: BrokerConfig) -> MultiDispatched:
+    every = np.arange(len(messages))
+    texts = {name: column.text_of_each() for name, column in messages.properties(_NAMES, every).items()}
+    nulls = pa.nulls(len(messages), pa.string())
     topic_of_shape = [shape.topic for shape in messages.shapes]
     excluded = broker.version.not_multi_dispatched
     is_dispatched = np.array([not topic.startswith(excluded) for topic in topic_of_shape], bool)
-    at, shape_of = pa.array(rows), messages.shape_of[rows]
-    delays = texts[DELAY_PROPERTY].take(at) if DELAY_PROPERTY in texts else pa.nulls(len(rows), pa.string())
     codes = entry_tags_codes(
-        pa.array(topic_of_shape, pa.string()).take(pa.array(shape_of)), messages.named["TAGS"].take(at), delays,
-        pa.array(messages.store_timestamp[rows]), broker.delay_levels,
+        pa.array(topic_of_shape, pa.string()).take(pa.array(messages.shape_of)), messages.named["TAGS"],
+        texts.get(DELAY_PROPERTY, nulls), pa.array(messages.store_timestamp), broker.delay_levels,
     )  # fmt: skip
     return MultiDispatched(
-        messages, rows, names.take(at), offsets.take(at), np.asarray(codes),
-        has_entry(messages.sys_flag[rows]) & is_dispatched[shape_of],
+        messages, texts.get(MULTI_DISPATCH, nulls), texts.get(MULTI_QUEUE_OFFSET, nulls), np.asarray(codes),
+        has_entry(messages.sys_flag) & is_dispatched[messages.shape_of],
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs import audit, dispatch, explain, ingest, nightly, register, what_if
+from jobs import audit, dispatch, explain, ingest, maintain, nightly, register, what_if
 from jobs import deliver as deliver_job
 from schemas.rocketmq_store.queue_files import ENTRY
 from tests.broker_log import BROKER_CONF, EVERY, FIRST_TIME, BrokerLog
@@ -166,6 +166,29 @@ def test_messages_with_more_properties_than_columns(run: Run, tmp_path: Path) ->
     (store / "commitlog" / f"{0:020d}").write_bytes(record(0, properties=text))
     assert run(nightly, "--store", store, "--warehouse", tmp_path / "w", *given(tmp_path)).code == 0
     assert (received(tmp_path / "w", "eu"), received(tmp_path / "w", "tag_a")) == ([0], [])
+
+
+def test_a_message_that_is_repaired_later(run: Run, tmp_path: Path) -> None:
+    log, whole = BrokerLog(), BrokerLog()
+    for number in range(6):
+        log.append(INNER_MULTI_DISPATCH="%LMQ%x", INNER_MULTI_QUEUE_OFFSET=str(number))
+        if number == 3:
+            whole.data = log.data
+            log.damage(2)
+            night = ("--store", log.write(tmp_path / "store"), "--warehouse", tmp_path / "w")
+            assert run(nightly, *night, *given(tmp_path)).code == 0
+            log.data = whole.data
+    assert received(tmp_path / "w", "all") == [0, 1, 3]
+    log.write(tmp_path / "store")
+    assert run(nightly, *night, *given(tmp_path)).code == 0
+    assert received(tmp_path / "w", "all") == list(range(6))
+    assert sorted(row["queue_offset"] for row in of_lmqs(tmp_path / "w")) == list(range(6))
+    warehouse = ("--warehouse", tmp_path / "w")
+    assert run(audit, *warehouse, "--all").code == 0
+    next((tmp_path / "w" / "delivery_blocks").rglob("*.parquet")).unlink()
+    assert run(maintain, "--rebuild", *warehouse).code == 0
+    assert received(tmp_path / "w", "all") == list(range(6))
+    assert run(audit, *warehouse, "--all").code == 0
 
 
 def test_an_empty_body_in_an_lmq_is_uncertain_for_older_clients(run: Run, tmp_path: Path) -> None:
