@@ -205,9 +205,7 @@ def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, s
     }
 
 
-# Splits pull windows between clients that check different tags.
-#
-# Source: PullAPIWrapper.processPullResult.
+# Pull windows for each client.
 
 
 NOT_KNOWN = "which client of the group read it is not known: the messages have no queue ids"

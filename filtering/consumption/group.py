@@ -1,6 +1,28 @@
 """One group on one topic in a night: when it pulls, from which offset, and under which subscription.
 
-Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor, PullMessageProcessor.
+The class at the end, GroupNightPlan, takes the steps of the night in order and adds a pull window for each:
+
+1. The *timeline* lists what happens to the group: it is online for the first time (BEGIN), begins to pull (START), goes
+   on under another subscription (CHANGE), stops (STOP), an operator sets an offset (RESET), queues begin again
+   (RENEWAL).
+2. A group that does not pull has a *position*: the offsets at which it will go on, by queue id. A new group gets it
+   from what the broker has for it, or else from ``consume_from`` (GroupStart). A group that was away goes on at its
+   committed offset. START makes windows for what waits from there on; what the broker deleted meanwhile is lost. A
+   RESET while it pulls makes such a window, too.
+3. While it pulls, each step ends a window of new messages and begins the next, with the subscription then in force
+   (FiltersInForce). A *stint* is the time without a break or a reset, with its windows.
+4. The offsets that the group has committed when the night ends correct this (GroupCommits): if it did not keep up, its
+   windows end at the committed offset, and the rest waits for the next night.
+5. If clients of a group check different tags, each window is split by client (PlannedWindows). Queues that no client
+   reads wait, too (UnreadQueues): the broker keeps the group's offset. When a client gets the queue, the messages are
+   pulled from there, under the subscription then in force.
+6. A subscription may change while the broker holds a pull. The broker answers it by the new subscription, with what
+   waits in the queue. If the old one was a list of tags, the client then drops what has other tags. If the pull brought
+   its own subscription, this one counts until the pull ends. Such messages are uncertain (:func:`uncertain_change`).
+
+The result: windows, what is lost or uncertain, and how far the group's deliveries are decided (GroupNight).
+Sources: RebalancePushImpl.computePullFromWhereWithException, RebalanceImpl, AllocateMessageQueueAveragely,
+ConsumerManageProcessor, PullMessageProcessor, PullRequestHoldService, PullAPIWrapper.
 """
 
 from __future__ import annotations
@@ -34,9 +56,7 @@ from filtering.subscriptions.history import in_force_at
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
-# Where a group goes on in its queues when it pulls for the first time, or again.
-#
-# Source: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor.
+# Positions.
 
 
 @dataclass
@@ -112,9 +132,7 @@ def known_offsets(
     return found
 
 
-# Where one group begins on one topic: at its first start, or once the broker has no offset of it any more.
-#
-# Source: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor.
+# The beginning: at its first start, or once the broker has no offset of it any more.
 
 
 class StartReason(StrEnum):
@@ -200,11 +218,7 @@ class GroupStart:
         return first_position(self.key[1], at, self.consume_from, self.broker_offsets)
 
 
-# Changes of a subscription beside a held pull or an offset reset: it is not known which filter some messages met.
-#
-# The broker answers the held pull by the new subscription, with what waits for it in the queue. If the old one was a
-# list of tags, the client then drops what has other tags. If the pull brought its own subscription, this one counts
-# until the pull ends. Sources: PullRequestHoldService, PullMessageProcessor, PullAPIWrapper.
+# Changes of a subscription beside a held pull or an offset reset.
 
 
 HELD_MESSAGES = 5_000
@@ -269,7 +283,7 @@ def _delivered(of: MessageFilter) -> Predicate:
     return of.expression if of.tags is TRUE else And((of.tags, of.expression, of.client_tags))
 
 
-# Since when a group pulls without a break, and the pull windows of its night.
+# Pulls without a break.
 
 
 @dataclass
@@ -332,7 +346,7 @@ class Stint:
         return found
 
 
-# What the offsets that a group has committed when a night ends say about its pulls in that night.
+# Committed offsets when the night ends.
 
 
 @dataclass
@@ -393,7 +407,7 @@ class GroupCommits:
         return limits
 
 
-# The message filters of a group, at an instant and in an interval.
+# Message filters.
 
 
 class FiltersInForce:
@@ -443,11 +457,7 @@ class NightFilters:
         return self._filters[key[0]].at(self._rows[(*key, valid_from)], instant)
 
 
-# Messages in queues that no client reads, because their client does not subscribe to the topic: they wait.
-#
-# Source: AllocateMessageQueueAveragely, RebalanceImpl. The broker keeps the group's offset. When another client gets
-# the queue, or its client subscribes to the topic, the messages are pulled from there, under the subscription then in
-# force.
+# Queues that no client reads.
 
 
 NOT_READ = "no client read the queue before"
@@ -532,7 +542,7 @@ class UnreadQueues:
         return None
 
 
-# The pull windows of one group on one topic in a night, for each of its clients.
+# Windows for each client.
 
 
 class PlannedWindows:
@@ -580,7 +590,7 @@ class PlannedWindows:
         self.unread.forget(queue_id)
 
 
-# The timeline of one group on one topic in one night: when it pulled, and under which subscription.
+# The timeline.
 
 
 class Moment(Enum):
@@ -698,6 +708,9 @@ def _steps(
     for happening in waiting:
         if current is not None:
             yield happening.step(current)
+
+
+# The plan. First, the reasons of windows.
 
 
 WAS_ONLINE = "was online when the night began"

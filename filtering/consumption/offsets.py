@@ -1,4 +1,10 @@
-"""Consumer offsets, from the broker's snapshot and from earlier nights."""
+"""Consumer offsets: those in the broker's snapshot (BrokerOffsets), and those of earlier nights (OffsetsSoFar).
+
+A plan of a night begins from both, and ends with how far each group came (GroupNight). Queues may begin again at offset
+0 (QueueRenewal). If a topic is deleted and created again, its queues begin again, and its groups have no offsets any
+more (TopicConfigManager, ConsumerOffsetManager.cleanOffsetByTopic). If an operator removes an expired queue, of which
+no message is left in the log (mqadmin cleanExpiredCQ), the groups keep their offsets.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +19,6 @@ import numpy as np
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange
 from filtering.subscriptions.events import GroupTopic
-
-# Queues that begin again at offset 0.
-#
-# If a topic is deleted and created again, its queues begin again, and its groups have no offsets any more
-# (TopicConfigManager, ConsumerOffsetManager.cleanOffsetByTopic). If an operator removes an expired queue, of which no
-# message is left in the log (mqadmin cleanExpiredCQ), the groups keep their offsets.
 
 
 @dataclass(frozen=True)
@@ -315,9 +315,6 @@ class OffsetsSoFar:
         """By queue id, the range of entries that the group has not pulled yet."""
         ends = self.of_topic(key[1]).ends_by_queue
         return {queue_id: (told, ends[queue_id]) for queue_id, told in self.of(key).items() if told < ends[queue_id]}
-
-
-# How far a group came on a topic in a night.
 
 
 @dataclass

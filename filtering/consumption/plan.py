@@ -1,8 +1,25 @@
-"""The plan of a night: the pull windows of each group, for new messages and for backlogs.
+"""The plan of a night: the pull windows of each group on each topic, for new messages and for backlogs.
 
-The rules agree message by message with a running broker (docs/CONSUMPTION.md). A consuming group pulls a message
-when it is stored. When a group comes back, the subscription then in force filters the messages from its committed
-offset on. Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor, PullMessageProcessor.
+A *pull window* says which messages a subscription filters for a group: a range of store times and of queue offsets
+(:mod:`filtering.delivery.pull_window`). A plan needs no messages, only:
+
+- the history of subscriptions: from when to when each was in force, and whether the group was online;
+- how far each group came in earlier nights (OffsetsSoFar), and the offsets in tonight's snapshot (BrokerOffsets);
+- the broker's configuration.
+
+:func:`plan_night` plans group by group, topic by topic (GroupNightPlan in :mod:`filtering.consumption.group`). A group
+that is online pulls a message when it is stored: that makes the windows ``online``. When it comes back, the
+subscription then in force filters the messages from its committed offset on: these windows (``backlog``) are also for
+messages of earlier nights. Then the plan says what is not certain: messages that may have met the old or the new
+subscription (``uncertain_changes``), and queues that clients of a group with different tags shared (``allocated``,
+``assumed``).
+
+The rules agree message by message with a running broker (docs/CONSUMPTION.md). Which queues began again is known only
+when the new messages have been read; then the night is planned once more (:mod:`jobs.night.night`).
+
+:func:`first_difference` compares two lists of events: it says from when on a group may get other messages by one
+than by the other.
+Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor, PullMessageProcessor.
 """
 
 from __future__ import annotations
@@ -200,7 +217,7 @@ def resets_and_first_starts(
     return {key: list(of_topic.values()) for key, of_topic in resets.items()}, first_starts
 
 
-# The time from which two lists of subscription events lead to different deliveries.
+# The first difference of two lists of events.
 
 
 States = set[tuple[GroupTopic, int, str]]

@@ -1,4 +1,25 @@
-"""Runs all filters of one topic: they give the bit maps of its entries, and the messages that each group gets."""
+"""Runs all filters of one topic on blocks of entries: they give the filter bit maps, and the messages of each group.
+
+A block is up to about 65,536 consume queue entries of a topic, by queue, with the properties of their messages
+(Entries). TopicFilters.run does for a block what a broker and its clients do message by message:
+
+1. One match of all predicates: the tags, the expression, the client's tags and the failures of each window, and the
+   predicates of filter data. Bits over the messages of the block, 64 a word.
+2. *Masks* (EntryMasks): the entries that each pull window selects by store time, queue offset and physical offset. Most
+   windows select all entries of a block or none, and share a row of bits.
+3. *Planes*: a plane has one bit position of the bit maps of many messages. If the entries are new, their bit maps are
+   calculated (CommitLogDispatcherCalcBitMap): the matches of each filter, ORed into the planes of its Bloom bits. If
+   they are stored, the planes are read from them.
+4. For each window (``filter_windows``): stage 1 is mask AND tags AND all planes of the filter's Bloom bits, these only
+   for messages stored after the filter was born (ExpressionMessageFilter.isMatchedByConsumeQueue); stage 2 adds the
+   expression; the client's check adds its tags. Each is a few ANDs a word. The loop counts what passes in each queue,
+   and keeps the bits of a window only if they differ from the matches of its expression.
+5. The groups that received the same messages share their positions (MatchSets).
+6. What a changed subscription left uncertain is counted (UncertainEntries).
+
+The result is a BlockResult. :meth:`TopicFilters.stage1` asks for stage 1 only, as the broker's lag metrics do.
+Filter hooks of users come later, in :mod:`jobs.night.tasks`: they see what this delivers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +49,7 @@ from filtering.matcher.packed_bits import Words, words
 from filtering.predicate import TRUE, Predicate
 from filtering.pulls import DEFAULT_BATCH
 
-# The three filters over packed bits, for many pull windows at once.
+# The windows of a block: the three filters, over packed bits.
 
 
 COUNTS = (
@@ -185,7 +206,7 @@ def _and(bits: Array, other: Array) -> None:
         bits[word] &= other[word]
 
 
-# Masks over the entries of a block. Masks that select all entries, or none, share a row of bits.
+# Masks. Those that select all entries, or none, share a row of bits.
 
 
 class EntryMasks:
@@ -213,7 +234,7 @@ class EntryMasks:
         return rows
 
 
-# Counts the entries of which it is not known which filter of a changed subscription they met.
+# Uncertain entries.
 
 
 class NumberedChange(NamedTuple):
@@ -302,16 +323,13 @@ def _first_matches(bits: Words, bounds: Int64s) -> Int64s:
     return stops
 
 
-# The result of running the filters of a topic on a block of entries.
-
-
 @dataclass(frozen=True, eq=False)
 class BlockResult:
     """The result for a block of entries.
 
     ``bit_maps``: the calculated filter bit maps (binary, null without filter data); None if the entries had bit maps.
     ``scanned`` (masks x queues): the number of entries that each mask selects; window i has mask ``mask_of[i]``.
-    ``counts`` (windows x queues x window_loops.COUNTS) counts entries; no hook has dropped one yet. ``uncertain`` has
+    ``counts`` (windows x queues x COUNTS) counts entries; no hook has dropped one yet. ``uncertain`` has
     an item for each queue, or none without changes.
     """
 
@@ -325,7 +343,7 @@ class BlockResult:
     uncertain: Sequence[UncertainEntries]
 
 
-# Filter bit maps transposed into planes. A *plane* has one bit position of the bit maps of many messages.
+# Planes.
 
 
 Octets = npt.NDArray[np.uint8]
@@ -414,8 +432,11 @@ def _transposed(square: np.uint64) -> np.uint64:
     return square
 
 
+# The filters of a topic.
+
+
 BUFFER_ROWS = 256
-"""The number of rows of each buffer that :func:`window_loops.filter_windows` writes to."""
+"""The number of rows of each buffer that :func:`filter_windows` writes to."""
 RangeOfQueue = tuple[int, OffsetRange]
 """A queue id and a range of its entries."""
 MaskKey = tuple[int, int, tuple[RangeOfQueue, ...], bool, tuple[RangeOfQueue, ...]]
@@ -509,7 +530,7 @@ class TopicFilters:
         return passed
 
     def _window_table(self, windows: Sequence[PullWindow], number: Mapping[Predicate, int]) -> Int32s:
-        """A row for each window, with the columns of window_loops. MASK and LIVE are numbers of masks."""
+        """A row for each window: its columns are TAGS to LIVE. MASK and LIVE are numbers of masks."""
         filters = [window.message_filter for window in windows]
         live_number = {born_time: i for i, born_time in enumerate(self._born_times.tolist())}
         table = np.empty((len(windows), 6), np.int32)

@@ -1,1 +1,4 @@
-"""The loops over messages, compiled by Numba."""
+"""The loops over messages, compiled by Numba.
+
+``compile`` has the decorator. ``registers`` has bits, ``text_loops`` texts, and ``number_loops`` texts as numbers.
+"""

@@ -1,6 +1,9 @@
-"""Numba's compiler, but its functions may use the whole vector registers of the processor.
+"""Numba's compiler, as the loops of mqsieve use it: :func:`compiled` is their decorator.
 
-LLVM prefers half of a register of 512 bits on Intel's processors. That made the matcher up to a third slower.
+It is ``numba.njit(cache=True)`` with differences. Functions run without Python's lock, and may use whole vector
+registers: LLVM prefers half of a register of 512 bits on Intel's processors, which made the matcher up to a third
+slower. A function in the cache counts only as long as no module of this project that its file imports has changed. And
+type checkers see the function's own types.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ class _Lowering(BaseNativeLowering):
     lowering_class = _Lower
 
 
-# Numba's decorator with types, and with a cache on disk that knows when it is out of date.
+# The decorator, and the cache on disk.
 
 
 Array = npt.NDArray[Any]

@@ -1,8 +1,14 @@
-"""Rounds a decimal number to the nearest double (Lemire, "Number parsing at a gigabyte per second", 2021).
+"""Loops that parse texts as numbers as Java does, and find the interval between cuts in which each number is.
 
-The digits are multiplied by the first 64 bits of a power of five, and by the next 64 only if the product is too close
-to another double. That this is always enough was proven later (Mushtak and Lemire, "Fast number parsing without
-fallback", 2023).
+1. Texts come in blocks. Short decimals, nearly all texts, are parsed a block at a time, by loops without branches that
+   LLVM turns into vector instructions (short_decimals). Others are parsed one by one (parse_integer, parse_double).
+2. A decimal becomes the nearest double without big numbers (Lemire, "Number parsing at a gigabyte per second", 2021):
+   its digits are multiplied by the first 64 bits of a power of five, and by the next 64 only if the product is too
+   close to another double. That this is always enough was proven later (Mushtak and Lemire, "Fast number parsing
+   without fallback", 2023).
+3. Rare doubles, hexadecimal ones or those with too many digits, are marked ``odd`` and left to Python.
+4. A number is compared with all cuts if they are few; else a grid over the numbers says which cuts are near
+   (classify).
 """
 
 from __future__ import annotations
@@ -92,7 +98,7 @@ def _product(left: Int, right: Int) -> tuple[Int, Int]:
     return left_high * right_high + (middle >> _32) + (other >> _32), (other << _32) | (lowest & _LOW_HALF)
 
 
-# Parses one text as Java does. Says so if it cannot: rare texts are left to Python.
+# One text. Says so if it leaves it to Python.
 
 
 PLUS, MINUS = np.uint8(43), np.uint8(45)
@@ -242,10 +248,7 @@ def _has_exponent_of_two(octets: Array, start: Int, end: Int) -> bool:
     return False
 
 
-# Loops over texts: they parse numbers.
-#
-# A block of short decimals is parsed at once, by loops without branches that LLVM turns into vector instructions.
-# Other texts are parsed one by one.
+# Blocks of texts.
 
 
 _MOST_DIGITS = 8
@@ -388,7 +391,7 @@ def parse(texts: Texts, greatest: Int, numbers: Array, is_number: Array, odd: Ar
     return count
 
 
-# Loops over numbers: they find the interval between cuts of each number.
+# Numbers to intervals between cuts.
 
 
 _FEW_CUTS = 32

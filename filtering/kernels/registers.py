@@ -1,4 +1,12 @@
-"""Parts of loops that are written in LLVM's own language."""
+"""Loops over packed bits and registers of them.
+
+A register has the bits of 64 words of messages (REGISTER_WORDS). ``evaluate`` runs a program of the matcher: it fills
+the registers of an axis with the messages of each class, then runs the instructions, then goes on to the next 64 words.
+
+Operations on single words are written so that LLVM compiles their loops to one or two instructions (load_word,
+equal_bits, count_ones, lowest_one). Two loops that Numba does not compile well are written in LLVM's own language: the
+positions of set bits (store_positions), and the AND of two registers (and_registers).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +35,7 @@ def repeated(builder: Any, value: Any, count: int) -> Any:
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_POSITION, count), [0] * count))
 
 
-# Operations on words of 64 bits. LLVM compiles each of these loops to one or two instructions.
+# Words of 64 bits.
 
 
 _ONE, _TWO, _FOUR, _TOP_OCTET = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
@@ -77,11 +85,11 @@ def lowest_one(word: Int) -> Int:
     return count_ones((word & (~word + _ONE)) - _ONE)
 
 
-# Lists the positions of set bits. This loop is written in LLVM's own language.
+# Positions of set bits.
 #
-# It stores several positions at a time as a vector. Numba does not compile a Python loop to that: with one, 1,000
-# groups take 2 times as long, 10,000 groups 3 times. Processors with AVX-512 VBMI2 find the positions of 64 bits with
-# one instruction; others look them up, 8 bits at a time, which takes a third longer.
+# Several are stored at once as a vector. Numba does not compile a Python loop to that: with one, 1,000 groups take 2
+# times as long, 10,000 groups 3 times. Processors with AVX-512 VBMI2 find the positions of 64 bits with one
+# instruction; others look them up, 8 bits at a time, which takes a third longer.
 
 
 _OCTET, _INTEGER, _INDEX = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -150,7 +158,7 @@ overwritten. ``table``: uint8, for each octet the positions of its set bits.
 """
 
 
-# ANDs registers of packed bits. This loop is written in LLVM's own language.
+# ANDs of registers.
 #
 # Numba compiles a Python loop over the words of two registers with a check whether they overlap, and with a rest that
 # is not vectorized. With it, the gates of 10,000 groups take 1.4 times as long.
@@ -190,7 +198,7 @@ Writes ((registers[left:] ^ flips[0]) & (registers[right:] ^ flips[1])) ^ flips[
 """
 
 
-# Fills registers of packed bits with the messages of each class of an axis.
+# Classes to registers.
 
 
 COMPARED = 24
@@ -245,7 +253,7 @@ def load_cumulative_classes(classes: Array, first: Int, used: Int, registers: Ar
             registers[register, word] = so_far[word]
 
 
-# Loops over packed bits: they combine, count and list them.
+# Programs, counts and lists.
 
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")

@@ -1,6 +1,11 @@
-"""Loops over texts: they find texts in a hash table, and entries of maps by their key.
+"""Loops over texts: which of some texts each is, which search texts it contains, and its Java hash.
 
-The length, the first 8 octets and the last 8 octets identify a text of up to 16 octets.
+Texts are UTF-8 octets with offsets, as in Arrow. They are read a block at a time, as words of their first 8 octets:
+loops over a block of words have no branches, so that LLVM turns them into vector instructions.
+
+To find a text among few short ones, it is compared with all of them (find_few). Among many it is found in a hash table,
+by its length and its first and last 8 octets, which identify a text of up to 16 octets; of longer ones, the middle is
+compared, too (find). ``search`` runs the automaton of a TextSearch. ``pivot`` finds the entries of maps by their key.
 """
 
 from __future__ import annotations
@@ -11,11 +16,6 @@ import numpy as np
 
 from filtering.kernels.compile import Array, Int, compiled
 from filtering.kernels.registers import load_word, lowest_one
-
-# Loads the first octets of texts as words, a block at a time.
-#
-# Loops over a block of words have no branches, so that LLVM turns them into vector instructions.
-
 
 Texts: TypeAlias = tuple[Array, Array, Array, Int, Array]
 """A column of texts: octets, offsets, validity bits, the position of the first text's validity bit, and positions.
@@ -216,7 +216,7 @@ def pivot(name_of: Array, offsets: Array, positions: Array) -> None:
                 positions[name_of[entry], row] = entry
 
 
-# Loops that find many search texts at once: in texts, and from these for messages.
+# Many search texts at once: in texts, and from these for messages.
 
 
 @compiled
@@ -297,7 +297,7 @@ def spread(of_texts: Array, texts: Int, positions: Array, bits: Array) -> None:
                 left &= left - np.uint64(1)
 
 
-# The loop of :mod:`filtering.tags_code`, compiled by Numba.
+# Hashes, for :mod:`filtering.tags_code`.
 
 
 @compiled

@@ -1,4 +1,9 @@
-"""Evaluates thousands of predicates on Arrow batches of messages, with 64 messages in a machine word."""
+"""Evaluates thousands of predicates on Arrow batches of messages, with 64 messages in a machine word.
+
+- :mod:`~filtering.matcher.program` compiles the predicates of all groups into one program, once for a topic.
+- :mod:`~filtering.matcher.matcher` runs the program on batches, in whatever layout their properties are (``column``).
+- :mod:`~filtering.matcher.kernels` calls the loops of :mod:`filtering.kernels`; ``packed_bits`` packs the results.
+"""
 
 from __future__ import annotations
 

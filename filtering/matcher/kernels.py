@@ -1,4 +1,4 @@
-"""Typed entry points to the loops that Numba compiles."""
+"""Typed entry points to the compiled loops: they choose a loop, allocate its arrays, and pass Arrow's buffers on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,20 @@
-"""The executor that evaluates predicates on 64 messages at a time."""
+"""Runs the program of many predicates on batches of messages, 64 at a time.
+
+The class at the end, Matcher, does one batch in four steps:
+
+1. **Columns.** The batch's properties become a Column for each property that the program reads, from columns of texts,
+   dictionaries or maps. Of a dictionary that is shorter than the batch, each text is evaluated once, not once for each
+   message.
+2. **Classes.** On each axis of the program, each message gets the number of its class: by a hash table of texts, or by
+   a search among the cuts between numbers. The loops parse numbers as Java does; the few texts that they leave, such as
+   hexadecimal doubles, are parsed in Python.
+3. **Singles.** Leaves without an axis are evaluated one kind at a time: all searches in one property by one automaton
+   (TextSearch), all long lists of one property by one table (TextLists), comparisons of two properties by Arrow.
+4. **Instructions.** ``kernels.evaluate`` fills the registers and runs the program. The result has a row of packed bits
+   for each predicate (Matches).
+
+Without its property, a leaf is false. The tags code of the consume queue entry is an axis like any other.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +49,7 @@ from filtering.predicate import (
     parse,
 )
 
-# Finds many search texts in the texts of a column at once.
+# Searches in texts: many at once.
 
 
 SEARCHED = 16
@@ -174,7 +190,7 @@ def _bounds(lengths: Sequence[int]) -> Numbers:
     return np.cumsum([0, *lengths]).astype(np.int32)
 
 
-# Finds the texts of a column in many long lists at once.
+# Long lists of texts.
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +220,7 @@ class TextLists:
         return kernels.spread(self.lists_with, self.count, numbers.astype(np.int32, copy=False))
 
 
-# The numbers of a column, as Java parses and orders them.
+# Numbers, as Java parses and orders them.
 
 
 def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
@@ -236,7 +252,7 @@ def _odd_numbers(
     return values[indices], is_number[indices]
 
 
-# Evaluates the leaves of a program on a batch of messages.
+# The leaves of a program.
 
 
 Bools = npt.NDArray[np.bool_]
@@ -299,7 +315,7 @@ def _true(array: pa.BooleanArray) -> Bools:
     return result
 
 
-# Reads the properties of a batch of messages from different Arrow layouts.
+# Columns, from different Arrow layouts.
 
 
 _TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.null())

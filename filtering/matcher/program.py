@@ -1,4 +1,21 @@
-"""Compiles the predicates of a matcher into one program over packed bits."""
+"""Compiles the predicates of a matcher into one program over registers of packed bits, one bit for each message.
+
+1. **Leaves become classes.** All leaves that read one property as one type share an *axis*. It divides messages into
+   classes, so that a leaf is true for all messages of a class or for none: classes of texts, by the leaves in which
+   they are listed (TextAxis), or intervals between the numbers in leaves (NumberAxis). So the value of a property is
+   looked up once for each message, however many thousand leaves read it. Each class is a register: it has the messages
+   of the class, and on a NumberAxis those of the classes before it, too.
+2. **Leaves without an axis** (``singles``) are registers that the matcher fills: searches in texts, comparisons of two
+   properties, and lists of texts that would take too many gates (MOST_GATES).
+3. **Predicates become gates.** A *signal* is the bits of a register or their opposite, and a gate is the AND of two
+   signals (Gates). Equal gates are one gate, so what many expressions have in common is computed once. This is the
+   and-inverter graph of logic synthesis (Kuehlmann et al., "Robust Boolean Reasoning for Equivalence Checking and
+   Functional Property Verification", 2002).
+4. **Gates become instructions**, in an order in which registers are soon used again. The outputs are the predicates.
+
+``price > 50 AND region = 'hz'`` reads two axes and takes two gates: "has a price" AND NOT "price up to 50", and the
+result AND "region is hz". An instruction does this for 64 messages a word.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +45,6 @@ from filtering.predicate import (
     postorder,
 )
 
-# Predicates as two-input AND gates over registers of packed bits.
-#
-# A signal is twice the number of its node, plus one if it is inverted. Node 0 is the constant false. Equal gates are
-# one gate. This is the and-inverter graph of logic synthesis (Kuehlmann et al., "Robust Boolean Reasoning for
-# Equivalence Checking and Functional Property Verification", 2002).
-
-
 NEVER = 0
 ALWAYS = 1
 
@@ -45,7 +55,10 @@ def invert(signal: int) -> int:
 
 
 class Gates:
-    """A graph of gates. Its first nodes are ``inputs`` registers, numbered from 1."""
+    """A graph of gates. Node 0 is the constant false; ``inputs`` registers follow, numbered from 1.
+
+    A signal is twice the number of its node, plus one if it is inverted.
+    """
 
     def __init__(self, inputs: int) -> None:
         self._first_gate = inputs + 1
@@ -132,15 +145,11 @@ class Gates:
         return last_reader
 
 
-# Axes: they divide messages into classes, so that a leaf of a predicate is a set of classes.
-#
-# All leaves that read one property as one type share an axis. The axis puts each message into one class, so that a
-# leaf is true for all messages of a class or for none. Classes are the texts in leaves, or the intervals between the
-# numbers in leaves.
+# Axes.
 
 
 Signal = Callable[[Predicate], int]
-"""Returns the signal of a leaf (see :mod:`filtering.matcher.program`)."""
+"""Returns the signal of a leaf (see Gates)."""
 
 _LEAST = -(2**63)
 _BEYOND = 2**63

@@ -1,7 +1,25 @@
-"""Turns a syntax tree into two-valued predicates for the outcomes TRUE, FALSE and ERROR.
+"""Turns a syntax tree into two-valued predicates, one for each of the outcomes TRUE, FALSE and ERROR.
 
-The outcomes exclude each other. If none of the predicates is true, the outcome is NULL. Most expressions have no
-ERROR that matters, and their predicates look like hand-written ones.
+The broker evaluates an expression in three-valued logic, in order, and may fail on the way. The matcher can only AND,
+OR and negate. So each node of the tree is lowered to a predicate for each outcome: "the broker's result of this node is
+TRUE". The outcomes exclude each other; if none of the predicates is true, the result is NULL. A group receives the
+messages for which the predicate of TRUE is true, and evaluation errors are counted by that of ERROR.
+
+    ``price > 50``         TRUE: price is a number above 50. FALSE: a number up to 50. ERROR: present, but no number.
+    ``NOT (price > 50)``   the same with TRUE and FALSE exchanged. A missing price gives NULL, not TRUE.
+    ``a > 1 OR b > 2``     TRUE: a > 1, or (b > 2, and a > 1 does not fail). ERROR: a > 1 fails, or (b > 2 fails, and
+                           a > 1 is not TRUE).
+
+- :class:`Lowering` walks the tree: a rule for each kind of node (_LEAVES, _RULES), results cached by node and outcome.
+- AND and OR are *chains*, whose operands are evaluated in order until one decides or fails (``decided``, ``failed``).
+- Comparisons first look at their *operands*, whose types are known from the tree: a property is text, a minus before
+  anything but a number is NULL, and any other operand is a literal or a boolean. Two values that are not NULL are
+  compared by ``values_equal``, ``property_equals``, ``properties_equal`` and ``ordered``. ``equal`` adds NULL.
+- A Form combines predicates: NormalForm, so that equal predicates are one object, or a faster one.
+- A tree may be as deep as the text is long, so rules are generators that :func:`filtering.sql92.nodes.run` drives.
+
+Most expressions have no ERROR that matters, and their predicates look like hand-written ones.
+The evaluator in :mod:`filtering.sql92.reference` follows the broker's code instead; tests compare both.
 """
 
 from __future__ import annotations
@@ -55,7 +73,7 @@ from filtering.sql92.nodes import (
 )
 from filtering.sql92.normal_form import Form, number_is, present_but_not
 
-# Chains of AND or OR, whose operands are evaluated in order until one decides or fails.
+# Chains.
 
 
 _NESTED = 8
@@ -107,7 +125,7 @@ def _first(form: Form, steps: list[tuple[Predicate, Predicate]]) -> Predicate:
     return result
 
 
-# The outcomes of evaluating an expression on a message, except NULL.
+# Outcomes.
 
 
 class EvaluationOutcome(Enum):
@@ -135,10 +153,7 @@ Lower: TypeAlias = Callable[[Node, EvaluationOutcome], Steps[Predicate]]
 """Computes the predicate that is true if a node has an outcome."""
 
 
-# The operands of comparisons, and predicates about them: is one NULL, not NULL, or does it fail?
-#
-# Types are static: a property is text, a minus before anything but a number is NULL, and any other operand is a
-# literal or a boolean.
+# Operands: is one NULL, not NULL, or does it fail?
 
 
 class Value(NamedTuple):
@@ -212,7 +227,7 @@ def operand_fails(lower: Lower, value: Operand) -> Steps[Predicate]:
     return (yield from lower(node, EvaluationOutcome.ERROR)) if isinstance(node, BooleanNode) else FALSE
 
 
-# Comparisons of two values that are not NULL: predicates for the outcomes TRUE, FALSE and ERROR.
+# Comparisons of two values that are not NULL.
 
 
 _FLIPPED = {
@@ -328,7 +343,7 @@ def _properties_ordered(
     return DoublesCompare(left, right, comparison)
 
 
-# Equality and IS NULL: predicates for an outcome, for operands that may be NULL or booleans.
+# Equality and IS NULL, with operands that may be NULL or booleans.
 
 
 def equal(form: Form, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome) -> Steps[Predicate]:
@@ -381,6 +396,9 @@ def _as_boolean(lower: Lower, value: Property | Value | BooleanNode) -> Steps[tu
             return (TRUE, FALSE) if text in TRUE_TEXTS else (FALSE, TRUE)
         case BooleanNode():
             return (yield from lower(value, EvaluationOutcome.TRUE)), (yield from lower(value, EvaluationOutcome.FALSE))
+
+
+# The walk over the tree.
 
 
 _Part: TypeAlias = Callable[[EvaluationOutcome], Steps[Predicate]]

@@ -266,7 +266,7 @@ def _words(node: Property) -> set[str]:
     return {word.lower() for word in re.findall("[A-Z]?[a-z]{2,}|[A-Z]{3,}", node.name)} - {"is", "id"}
 
 
-# Recursion over syntax trees of any depth, without Python's recursion limit.
+# Recursion of any depth, without Python's recursion limit.
 
 
 _Result = TypeVar("_Result")

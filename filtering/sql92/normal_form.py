@@ -1,7 +1,18 @@
-"""Predicates in normal form, so that most equal predicates are one object.
+"""Predicates in normal form, so that most equal predicates are one object and are evaluated once for all groups.
 
-Negation occurs at leaves only. Conjunctions and disjunctions are flat and sorted. They contain no repeated terms
-and no terms that other terms imply. Terms about one property are merged. Comparisons of integers have closed bounds.
+Negation occurs at leaves only. Conjunctions and disjunctions are flat and sorted. They contain no repeated terms and no
+terms that other terms imply. Comparisons of integers have closed bounds. NormalForm builds such predicates bottom-up:
+
+1. Terms are flattened, and constants and repetitions removed.
+2. Terms about one property are merged (``all_of``, ``any_of``). A term is a leaf or a negated leaf; without the
+   property, every leaf is false and every negated leaf is true. Lists of texts are intersected or united. A listed text
+   decides every other leaf. Ranges of one number type are narrowed or widened.
+3. Terms that are ANDs or ORs lose what the other terms decide (Decided): ``x and (not x or y)`` becomes ``x and y``.
+4. The rest is sorted: cheap leaves first, then by name. If something changed in 3., it begins again.
+
+Terms with many terms of their own are not merged or compared (_MANY, _FEW): expressions may have thousands.
+Predicates that are evaluated, but never compared or shown, need no normal form: Form combines them in a third of the
+time.
 """
 
 from __future__ import annotations
@@ -34,8 +45,6 @@ from filtering.predicate import (
     without_not,
 )
 
-# Combines predicates that are evaluated, but never compared or shown: they need no normal form.
-
 
 class Form:
     """Combines predicates without constants and repeated terms: in a third of the time that NormalForm takes."""
@@ -65,11 +74,7 @@ def _combined(kind: type[And | Or], neutral: Predicate, absorbing: Predicate, te
     return next(iter(distinct), neutral)
 
 
-# Merges the terms of a conjunction or disjunction that are about one property.
-#
-# A term is a leaf or a negated leaf. If the property is missing, every leaf is false and every negated leaf is true.
-# Lists of texts are intersected or united. A listed text decides every other leaf. Ranges of one number type are
-# narrowed or widened.
+# Terms about one property.
 
 
 _UPPER = (Comparison.LESS, Comparison.LESS_OR_EQUAL)
@@ -242,9 +247,6 @@ def _is_outside(leaf: PropertyLeaf, narrowed: list[PropertyLeaf]) -> bool:
             isinstance(bound, NumberIs) and bound.type is leaf.type and not _covers(bound, leaf) for bound in narrowed
         )
     )
-
-
-# What the terms of a conjunction or disjunction decide about the parts of its other terms.
 
 
 _FEW = 8

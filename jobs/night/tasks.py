@@ -208,7 +208,7 @@ class Work:
 class TopicCounts:
     """The summed BlockResult counts of one topic.
 
-    ``queue_ids`` are ascending. ``scanned`` is windows x queues, ``counts`` windows x queues x window_loops.COUNTS.
+    ``queue_ids`` are ascending. ``scanned`` is windows x queues, ``counts`` windows x queues x COUNTS.
     ``uncertain``: by queue id, the uncertain entries of the blocks that have any.
     """
 
