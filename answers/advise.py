@@ -23,7 +23,7 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import Key, one_of, sums, within
 
-# Whether groups filtered by tags or by SQL92 in the nights of a broker.
+# Kinds of filters in the nights of a broker.
 
 
 class FilterKinds:

@@ -1,4 +1,18 @@
-"""Explains why a message reached a consumer group or did not, from the tables and the filters."""
+"""Explains why a message reached a consumer group or did not, from the tables and the filters.
+
+1. Find the message, by id, key or place, with its entry and its copies in retry and system topics (FoundMessage).
+2. Was it delivered? Then delivery_blocks say so (Delivery), and the answer is the subscription in force when it was
+   pulled.
+3. Otherwise: which of the windows that nights planned covers it for the group (WindowsOfMessages)? If none does, the
+   group has not pulled it: it will (pending), or never asked for it.
+4. If one does, ``decide`` applies the window's filters, stage by stage, and says which one stops the message, and which
+   similar message would have passed (:mod:`filtering.explanation`).
+5. What is not certain is added: a subscription that changed while the broker held a pull, clients that seem to
+   disagree, pulls that a client may have lost. So are the journey through retry topics, and where the group began.
+
+Explainer does this for a message and a group, and gives an Explanation. :func:`why` is the answer for a user: it finds
+the messages, and explains each to each group. At the end, the same as JSON (docs/JSON.md).
+"""
 
 from __future__ import annotations
 
@@ -76,7 +90,7 @@ from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.message_view import file_columns, view
 from schemas.pull_windows import PULL_WINDOWS, covering
 
-# Reads the deliveries of single messages from delivery_blocks.
+# Deliveries of single messages.
 
 
 @dataclass(frozen=True)
@@ -162,7 +176,7 @@ def _in_block(
                 yield offset, Delivery(group, outcomes[match].as_py(), since, available_at, block["run"].as_py())
 
 
-# Looks up messages in the tables by id, by key or by place, with their entries and deliveries.
+# Messages.
 
 
 _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
@@ -355,7 +369,7 @@ def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
     return found
 
 
-# What happened to a message for a consumer group, and why.
+# Explanations.
 
 
 BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
@@ -499,7 +513,7 @@ def step_text(step: Step) -> str:
     return f"{what} {time_text(step.at or 0)}{level}{due} {place}"
 
 
-# When a group pulled a message, and under which subscription: by the windows that nights planned.
+# Pulls: the windows that nights planned.
 
 
 @dataclass(frozen=True)
@@ -658,7 +672,7 @@ def earlier_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> Subscriptio
     return before if before.tags_set or before.sent_with_pull else None
 
 
-# Says when it is not known which of two subscriptions filtered a message that was stored just after the change.
+# Uncertainty: which of two subscriptions filtered a message that was stored just after the change?
 
 
 def after_change(
@@ -752,6 +766,9 @@ def _by_the_old_tags(
     if facts.rows(CONSUMEQUEUE, ["queue_offset"], old).num_rows:
         return None
     return f"the client then drops what {before.expression} does not name"
+
+
+# The explainer.
 
 
 NO_QUEUE_IDS = (
@@ -1084,7 +1101,7 @@ def _otherwise(outcome: Outcome, explanation: Explanation) -> str:
     return "delivered"
 
 
-# The answer to "why did this message not arrive?": finds the messages, and explains each to each group.
+# The answer to "why did this message not arrive?"
 
 
 NAMED = 3
@@ -1245,7 +1262,7 @@ def _originals(found: Sequence[FoundMessage], group: str | None) -> list[FoundMe
     return originals
 
 
-# Explanations as JSON objects (docs/JSON.md).
+# JSON.
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:

@@ -236,7 +236,7 @@ def check_known_topic(topic: str, known: Sequence[str], warehouse: Warehouse) ->
         raise UsageError(f"there is no topic {topic} in {warehouse.location}{did_you_mean(topic, known)}")
 
 
-# Opens the stored data of the brokers of a warehouse.
+# Brokers of a warehouse.
 
 
 def open_facts(

@@ -1,4 +1,9 @@
-"""How far each group is behind: by offsets, by the messages that it would receive, and by the broker's own estimate."""
+"""How far each group is behind: by offsets, by the messages that it would receive, and by the broker's own estimate.
+
+A Standing is where a group is in a queue: its committed offset, its position, and the end. :func:`lag` adds what waits:
+it runs the group's filter over the entries from the position on, and estimates as the broker's metrics do
+(:mod:`filtering.consumption.lag`).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,7 @@ from schemas.delta.table_rows import filtered, group_numbers, least, one_of, tup
 from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.stored_messages import read_entries, stored_ranges
 
-# Why there is no lag: the group does not subscribe to the topic, or nothing was filtered for it.
+# Why there is no lag.
 
 
 NAMED = 10
@@ -94,7 +99,7 @@ def _named(topics: Sequence[str]) -> str:
     return listed(topics, NAMED, "topic") or "nothing"
 
 
-# Where groups are in queues.
+# Standings.
 
 
 @dataclass(frozen=True)

@@ -331,7 +331,7 @@ def _inconsistent(facts: BrokerFacts, session: Session | None) -> Iterator[Findi
         yield Finding(severity, group.consumer_group, group.topic, code, group.text, affected, affected)
 
 
-# The findings of the brokers of a warehouse. What several brokers have in common is one finding.
+# Several brokers: what they have in common is one finding.
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,10 @@
-"""Everything that a report of a night shows, from the tables."""
+"""Everything that a report of a night shows, from the tables. The summary of ``nightly`` is a part of it.
+
+The counts of each group on each topic (GroupCounts) stand beside those of another night, and each night has totals
+(ReportedNight). :func:`attention` lists the conditions that hold and need attention, with severities: this list is the
+same in the summary, the report, ``nightly --strict`` and the documentation (CONDITIONS). :func:`night_summary` and
+:func:`report` put it together; :mod:`jobs.report_page` makes the page.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +40,7 @@ from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import LedgerEntry, by_broker, read_ledger, runs_of, unreplaced_runs
 from schemas.spark_tasks import Session
 
-# The counts of nights for each group on each topic, and those of one night beside another.
+# Counts.
 
 
 Counts: TypeAlias = Mapping[str, int]
@@ -94,7 +100,7 @@ def total(counts: Iterable[Counts]) -> Counts:
     return sums
 
 
-# What needs attention after a broker's last night: the list of conditions, and those that hold now.
+# Attention: all conditions, and those that hold after the last night.
 
 
 SHOWN = 20
@@ -293,7 +299,7 @@ def quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
     ]
 
 
-# The counts of one night for each group on each topic, beside those of another night, and how far each is behind.
+# Groups and topics of the reported night.
 
 
 @dataclass(frozen=True)
@@ -408,7 +414,7 @@ def _group_lags(facts: BrokerFacts) -> dict[GroupTopic, GroupLag]:
     return lags
 
 
-# Summarises a night: counts beside those of the night before, problems to act on, and what is not replayed.
+# The summary of a night.
 
 
 @dataclass(frozen=True)
@@ -654,6 +660,9 @@ def _log_bytes(facts: BrokerFacts) -> dict[str, int | None]:
             added[entry.run] = end - start if start is not None and end is not None and start <= end else None
             start = end
     return added
+
+
+# The report.
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
-# One explanation as HTML for a notebook, and as text for a Python prompt.
+# Explanations.
 
 
 def explanation_html(explanation: Explanation) -> str:
@@ -242,7 +242,7 @@ class Rows(Shown):
         return caption, titles, [list(row.values()) for row in shown]
 
 
-# What another filter would have changed, as a notebook and a Python prompt show it. Every text is escaped.
+# What-if.
 
 
 NOTHING_TO_COMPARE = "there is no message to compare"

@@ -1,4 +1,11 @@
-"""Compares what another filter of a group would have delivered with what was delivered."""
+"""Compares what another filter of a group would have delivered with what was delivered.
+
+The windows are those of the nights; only the filter changes. So of each topic, DeliveryHistory has what its groups
+pulled, received and wait for, and one pass over the entries of the period asks both filters (FilterChanges). WhatIf is
+the answer for one subscription: messages gained and lost, by queue, with samples and what they have in common.
+
+Tried has the subscriptions to try, on each broker: one from the command line, or those that a file would change or end.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +53,7 @@ from schemas.messages.stored_messages import scan_entries
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session
 
-# The messages that groups pulled and received: what another filter is compared with.
+# What groups pulled and received.
 
 
 Period = tuple[int, int]
@@ -359,7 +366,7 @@ def _counts(rows: pa.Table) -> Counter[tuple[int, int]]:
     return Counter(zip(days.tolist(), rows["queue_id"].to_pylist(), strict=True))
 
 
-# Subscriptions to try out, as a broker would have them in force, and what each would change on each broker.
+# Subscriptions to try.
 
 
 def subscription_of(group: str, topic: str, expression: str, type_: str, broker: BrokerConfig) -> SubscriptionRow:

@@ -1,4 +1,20 @@
-"""The relations that audits read: the tables, of all nights or those in scope, and relations beyond SQL."""
+"""The relations that audits read: the tables, of all nights or those in scope, and relations beyond SQL.
+
+An audit is a query in conf/audits.yaml. Relations, at the end, answers it with DataFusion: it registers a relation when
+a query first names it. Those that SQL cannot express are computed here:
+
+- ``window_checks``: deliveries compared with the pull windows that nights planned.
+- ``changed_nights``: audited nights whose rows have changed since. Rows can only change if files left a table: the rows
+  of these files are compared with those of the files that were added. A table to which nights only added files costs
+  nothing.
+- ``delivery_counts``, ``bit_map_checks``, ``inconsistent_groups``: deliveries counted again, bit maps compared with
+  expressions, disagreements of clients.
+- ``subscription_checks``: subscriptions compared with those that follow from the events.
+- ``queue_totals``: how many entries the queues have. The progress of the nights adds up, unless a queue began again at
+  offset 0, or maintenance removed nights with unreadable messages: then the entries of the queue are counted.
+
+Audits of messages and entries go through the log in parts, in little memory (AuditedPart).
+"""
 
 from __future__ import annotations
 
@@ -54,7 +70,7 @@ from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTIONS
 from schemas.tables import APPENDED_TABLES, TABLES, TRIMMED_TABLES
 
-# The relation for the audits of pull windows: deliveries compared with the windows that nights planned.
+# Pull windows.
 
 
 WINDOW_CHECKS = pa.schema(
@@ -263,11 +279,7 @@ def _several(masks: Sequence[Mask], count: int) -> Mask:
     return several
 
 
-# Finds audited nights whose rows have changed since.
-#
-# Rows can only change if files left a table since the audit. The rows of these files are compared with the rows of the
-# files that were added. A table to which nights only added files costs nothing. Rows that a later run withdrew are
-# left out: its ledger entry says which they are.
+# Changed nights. Rows that a later run withdrew are left out: its ledger entry says which they are.
 
 
 CHANGED_NIGHTS = pa.schema(
@@ -385,7 +397,7 @@ def _value_hashes(values: pa.Array) -> NDArray[np.uint64]:
     return hashes
 
 
-# Relations for the audits of filters: deliveries counted again, and bit maps compared with expressions.
+# Filters.
 
 
 _GROUP_AND_QUEUE = [("consumer_group", pa.string()), ("topic", pa.string()), ("queue_id", pa.int32())]
@@ -502,7 +514,7 @@ def inconsistencies(scope: Scope, session: Session) -> pa.Table:
     return table_of(INCONSISTENT_GROUPS, rows)
 
 
-# The relation for the audit of subscriptions: their rows compared with those that follow from the events.
+# Subscriptions.
 
 
 SUBSCRIPTION_CHECKS = pa.schema(
@@ -565,11 +577,7 @@ def _difference(key: tuple[Any, ...], stored: Rows, expected: Rows) -> str | Non
     return ", ".join(name for name, one, other in zip(_COMPARED, found, right, strict=True) if one != other) or None
 
 
-# How many entries the queues have, of all nights together.
-#
-# The progress of the nights adds up, unless a queue began again at offset 0 (its topic was deleted and created again),
-# or maintenance removed nights with unreadable messages. Then the entries themselves are counted. That reads all
-# entries of the queue, so it is only done for queues that need it.
+# Totals of queues.
 
 
 QUEUE_TOTALS = pa.schema(
@@ -632,7 +640,7 @@ def _rows_of_queue(scope: Scope, table: Table, columns: list[str], queue: dict[s
     return scope.warehouse.rows(table, columns, where, scope.warehouse.files(table, queue["broker_name"]))
 
 
-# Cuts the audited log into parts. Audits of messages and entries go through it part by part, in little memory.
+# Parts of the log.
 
 
 MESSAGES_IN_A_PART = 1 << 20

@@ -166,7 +166,7 @@ def _are_complete(entries: Sequence[LedgerEntry]) -> bool:
     return all(runs[-1].is_complete for runs in by_broker(entries).values())
 
 
-# The relation of the brokers that an audit looks at.
+# The brokers that an audit looks at.
 
 
 BROKERS = pa.schema(

@@ -1,4 +1,9 @@
-"""The changes that a run will commit: files of workers, rows of the driver, and removed files."""
+"""The changes that a run will commit, and the commit.
+
+Changes collects files of workers, rows of the driver, and removed rows, and shows the tables as they will be. Then
+small files of earlier nights are merged (:func:`compact`), and :func:`commit` commits each table once and the ledger
+last.
+"""
 
 from __future__ import annotations
 
@@ -210,7 +215,7 @@ def _row_groups(table: Table, files: list[StoredFile], changes: Changes) -> Iter
     return gathered(batches, ROWS_OF_A_GROUP, ROW_GROUP_BYTES)
 
 
-# Names runs, and writes their ledger entries.
+# The commit: names of runs, and their ledger entries.
 
 
 def next_run(entries: Iterable[LedgerEntry]) -> str:

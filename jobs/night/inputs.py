@@ -1,4 +1,12 @@
-"""Finds out which broker a run replays, and with which configuration."""
+"""Reads what the user gives for a night: copies of stores, broker configurations, subscriptions, brokers, filter hooks.
+
+- StoreSnapshot: a copy of a broker's store, with its log, queues, consumer offsets and subscriptions.
+- Broker: which broker a run replays, with which configuration and version (:func:`broker_of`).
+- SubscriptionFile: files of subscriptions, read with :mod:`filtering.subscriptions.sources` and combined.
+- BrokerEntry: an entry of the file for ``--brokers``. FilterHook: one of that for ``--filter-hooks``.
+
+All raise UsageError for what they cannot read.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +48,7 @@ from schemas.rocketmq_store.segments import Segment, segments
 from schemas.run_ledger import GIVEN, GIVEN_BEFORE, NOT_SHOWN, VERSION_FROM, LedgerEntry, version_text
 from schemas.storage import Storage, local_path
 
-# Reads a copy of a broker's store: its log, queues, consumer offsets and subscriptions.
+# Stores.
 
 
 LOGS = ("broker.log", "logs/rocketmqlogs/broker.log", "logs/broker.log")
@@ -324,7 +332,7 @@ def _assumed(name: str, snapshot: StoreSnapshot | None) -> Broker:
     return Broker(config, f"no --broker-config: {counts}{since}")
 
 
-# Reads files of subscriptions.
+# Files of subscriptions.
 
 
 @dataclass(frozen=True)
@@ -390,7 +398,7 @@ def combine(files: Sequence[SubscriptionFile]) -> SubscriptionFile | None:
     return SubscriptionFile(digest, events, rejected, all(file.filters_only for file in filled))
 
 
-# Reads the list of brokers for a run with several brokers.
+# The list of brokers for a run with several brokers.
 #
 #     - name: broker-a
 #       store: /backup/broker-a/store
@@ -458,7 +466,7 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
     return BrokerEntry(texts["name"], stored, config, shared, subscriptions, version)
 
 
-# Reads the user's list of filter hooks: code with which clients drop messages that they received.
+# The user's list of filter hooks: code with which clients drop messages that they received.
 #
 #     - group: cg_paid_orders
 #       topic: OrderEvents

@@ -1,7 +1,16 @@
 """Plans which parts of a broker's log a night reads: new parts, and parts that changed since an earlier night.
 
-Logs are compared by content. A broker preallocates segments and writes them through memory maps, so new messages
-may change neither the size nor the time of a file.
+A broker preallocates segments and writes them through memory maps, so new messages may change neither the size nor the
+time of a file: logs are compared by content. :func:`plan_log` compares the snapshot's log (LogSegments) with what
+earlier nights read of it (ReadSoFar):
+
+- LogComparison compares stored messages with the log, from the end backwards: where does it begin to differ? Then the
+  broker has cut its log, or it is another log.
+- LogRepairs looks for bytes that an earlier night could not read and that are right now: damage (*repaired*), and
+  messages that were stored with a damaged body (*mended*).
+- The rest is new, up to the last segment with data. It is cut into ranges of about 128 MiB, one for each task. A range
+  begins anywhere: its task synchronises at the first record that knows its own offset, and :func:`read_ranges` reads
+  two ranges again as one if their borders do not meet.
 """
 
 from __future__ import annotations
@@ -36,7 +45,7 @@ from schemas.run_ledger import DAMAGED_BODIES
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 
-# The segments of a broker's log in one night, and what is at their physical offsets.
+# The segments, and what is at their physical offsets.
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,7 @@ class LogSegments:
         return next((other.offset for other in self.segments if other.offset > segment.offset), None)
 
 
-# Compares a broker's log with the stored messages, to find another log or a cut end.
+# Another log, or a cut end.
 
 
 SEAM_BYTES = 1 << 16
@@ -226,7 +235,7 @@ class LogComparison:
                         yield decode(piece, _HEADER)
 
 
-# Finds bytes of a broker's log that were damaged or missing when an earlier night read them, and are right now.
+# Repairs.
 
 
 COMPARED_DAMAGE = 64 << 20
@@ -353,7 +362,7 @@ class LogRepairs:
         return min(found)
 
 
-# The part of a broker's log that earlier nights read.
+# The plan.
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def _in_log_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return taken
 
 
-# Reads a message log (JSON lines or Parquet) as the new messages of a night.
+# The driver: all parts are the new messages of a night.
 
 
 _TIMES_AS_LONG = 8

@@ -1,4 +1,24 @@
-"""Runs one night: plans it, runs its tasks, and adds the rows of all tables."""
+"""Runs one night: plans it, runs its tasks, and adds the rows of all tables to the run's changes.
+
+A night begins from the state that earlier nights left (BrokerState), the subscription events up to its end, the offsets
+in the snapshot, and what is new (NewMessages). Night.run, at the end, does this in order:
+
+1. The history of subscriptions gives the plan: the pull windows of each group (:mod:`filtering.consumption.plan`).
+   Offsets that an operator set by time are looked up in the queues first.
+2. Tasks read the new messages, store them, make their entries, and filter them with the windows of the plan
+   (NightTasks, which runs :mod:`jobs.night.tasks`).
+3. If the new entries show that a queue began again at offset 0, or are in a queue that the plan did not know, the plan
+   depends on it: it is made once more, and the new messages are read once more. That is rare.
+4. The *backlog*: tasks filter stored messages of earlier nights for groups that pull them only now.
+5. *Late messages* are those that an earlier night could not read, because they were damaged or not yet in the log. They
+   are filtered with the windows of their own night, and with the backlogs of later ones.
+6. The counts of all tasks, and what the groups have committed, give the progress of each group: rows of
+   consumer_offsets, delivery_stats, queue_progress and current_offsets (:mod:`jobs.night.rows`). The windows go to
+   pull_windows.
+
+Users' filter hooks are asked after step 3, on Spark. A repeated night is the same, with stored messages as the new
+ones. With ``steps``, only a part of this is done: without *deliver*, the plan is empty.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +89,7 @@ from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import LAST_STORED, LedgerEntry, earlier_configs, unreplaced_runs
 from schemas.spark_tasks import Session
 
-# Runs the tasks of a night: they filter messages and write files, which become part of the night's changes.
+# The tasks. Their files become part of the changes of the night.
 
 
 Windows = Mapping[str, Sequence[PullWindow]]
@@ -186,7 +206,7 @@ class NightTasks:
             self.changes.add_files(table, result.files[table.name])
 
 
-# Splits the plan of a night by topic.
+# The plan, by topic.
 
 
 TopicItem = TypeVar("TopicItem", PullWindow, UncertainChange)
@@ -242,7 +262,7 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
     return min(runs, default=None)
 
 
-# Finds the queues that began again at offset 0, by the new entries of a night.
+# Queues that began again at offset 0, by the new entries.
 
 
 _NOT_STORED = -1
@@ -344,8 +364,6 @@ def _renewals(queues: Mapping[int, Sequence[_Generation]], log_start: int) -> li
 
 
 # The pull windows of earlier nights: for late messages, and those that an older mqsieve did not store.
-#
-# Earlier nights could not read late messages, which were damaged, or not yet in the log.
 
 
 def late_windows(
@@ -424,6 +442,9 @@ def plan_older_nights(
         offsets = replace(night.offsets, read_queues=queues, renewals=renewals, taken_at=entry.as_of)
         plan = plan_night(history, known, before.offsets, offsets, entry.broker, before.config)
         changes.add_rows(PULL_WINDOWS, [window_rows(plan, entry.run)])
+
+
+# The night.
 
 
 @dataclass(frozen=True)

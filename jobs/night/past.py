@@ -1,4 +1,9 @@
-"""The state of one broker after its earlier nights: how far its log was read, and each group's offsets."""
+"""What earlier nights of a broker left in the tables.
+
+BrokerState is the state after its last night: how far the log was read, and each group's offsets. The next night begins
+from it. PastNight is an earlier night, to be repeated or planned again: its messages, and the offsets that its snapshot
+had (PastOffsets).
+"""
 
 from __future__ import annotations
 
@@ -281,7 +286,7 @@ def without_vanished(known: Mapping[GroupTopic, Offsets], text: str) -> dict[Gro
     return {key: queues for key, queues in found.items() if queues}
 
 
-# Earlier nights of a broker, as far as the tables keep them: their messages and the offsets that they knew.
+# Earlier nights.
 
 
 QUEUE_COLUMNS = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "sys_flag"]

@@ -156,7 +156,7 @@ def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes)
         changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", [part.start for part in plan.mended])])
 
 
-# The messages that a night filters as new ones.
+# New messages.
 
 
 @dataclass(frozen=True)

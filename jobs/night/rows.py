@@ -1,4 +1,11 @@
-"""Each group's progress in a night: rows of consumer_offsets, delivery_stats and queue_progress."""
+"""The rows that the driver makes in a night, in Arrow columns.
+
+- The progress of groups and queues (:func:`progress_rows`): rows of consumer_offsets, delivery_stats and
+  queue_progress, from the counts of the tasks, the plan's GroupNights and the committed offsets; and current_offsets,
+  with which the next night begins.
+- Invalid lines of text files, for quarantine.
+- Subscriptions and their events.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +48,7 @@ from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, subscription_rows
 
-# Offsets of groups as rows: of current_offsets, and of consumer_offsets, their history.
+# Offsets of groups: current_offsets, and consumer_offsets, their history.
 
 
 def current_offset_rows(topics: Mapping[str, TopicOffsets], run: str) -> list[pa.RecordBatch]:
@@ -123,7 +130,7 @@ def committed_rows(
     return [CONSUMER_OFFSETS.rows_batch(rows)] if rows else []
 
 
-# How far each queue came in a night.
+# The progress of queues and groups.
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,7 +390,7 @@ def _stat_rows(
     return DELIVERY_STATS.batch(values, len(rows))
 
 
-# Quarantines invalid lines of text files.
+# Invalid lines.
 
 
 class RejectedLine(NamedTuple):
@@ -426,7 +433,7 @@ def _valid(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-# Writes the rows of subscriptions and subscription_events.
+# Subscriptions.
 
 
 def write_subscriptions(

@@ -1,4 +1,17 @@
-"""Runs the nights of one or several brokers on one warehouse."""
+"""Runs the nights of one or several brokers on one warehouse.
+
+A Run opens a warehouse: it upgrades older tables, and undoes what a run that died has committed. Run.run_night then
+adds the new inputs of one broker, in this order:
+
+1. What earlier nights left (BrokerState), what is new in the log (LogPlan), and which subscription events are new. If
+   nothing is new, that is all.
+2. Nights are repeated if the broker cut its log, or from ``--redo-from`` on (Redo). Each is a Night with its own name
+   and end.
+3. A message log is read into commitlog now, the broker's log by the tasks of the night.
+4. The night itself (:mod:`jobs.night.night`).
+5. Subscriptions and events are written. Remarks tell the user what is odd.
+6. The commit: small files are merged, each table gets one commit, and the ledger is last.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +85,7 @@ from schemas.run_ledger import (
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
 
-# Makes the ledger entry of a night.
+# The ledger entry.
 
 
 def ledger_entry(
@@ -169,9 +182,7 @@ def _ingested_to(
     return max((end for end in (before, *ends) if end is not None), default=None)
 
 
-# Remarks on a night for the user, one line each: the code of a condition (CONDITIONS of the report), and a text.
-#
-# The ledger keeps them.
+# Remarks for the user: the code of a condition (CONDITIONS of the report), and a text. The ledger keeps them.
 
 
 NAMED = 20

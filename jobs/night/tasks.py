@@ -1,4 +1,17 @@
-"""The work of a night's task, and its result. Both travel between the driver and its workers."""
+"""The work of a night's tasks, and their results. Both travel between the driver and its workers.
+
+A task gets a Work: the filters of each topic, and the folders of the tables that it writes. It returns a TaskResult:
+the files that it wrote, the counts of each window (TopicCounts), and how far each queue came (QueueProgress). There are
+two:
+
+- :func:`read_range` reads a range of the broker's log, from bytes to rows of all tables.
+- :func:`read_stored` reads messages that earlier nights stored: to make their entries, or to filter the entries that
+  they have, for groups that pull them only now.
+
+Both give their messages to a NightWriter. It collects them until there are enough of a topic, makes the consume queue
+entries (NewEntries), runs the topic's filters on them (TopicFilters), applies clients' hooks, packs the deliveries
+into blocks, counts, and writes files. Results of tasks are added to each other in any order.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +64,7 @@ from schemas.rocketmq_store.segments import Segment
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 
-# How far queues came: the new entries of each, in a block, in a task and in all of them.
+# How far queues came: in a block, in a task and in all of them.
 
 
 NO_INSTANTS = np.empty(0, np.int64)
@@ -286,7 +299,7 @@ class TaskResult:
         self.in_lmqs += other.in_lmqs
 
 
-# The consume queue entries of new messages: blocks for the filters, and rows of consumequeue.
+# New entries.
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,7 +408,7 @@ def _scheduled_tags_codes(messages: Messages, rows: Int64s, delay_levels: Sequen
     return entry_tags_codes(topics, tags, delays[DELAY_PROPERTY].text_of_each(), times, delay_levels)
 
 
-# Filters messages, writes rows of commitlog, consumequeue, delivery_blocks and quarantine, and counts them.
+# The writer.
 
 
 WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
@@ -515,7 +528,7 @@ def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -
         outcome.counts[windows, :, topic_filters.DELIVERED] -= count
 
 
-# Reads a range of a broker's log on a worker: from bytes to rows of all tables.
+# Ranges of a log.
 
 
 DAMAGE_AT_ONCE = 16
@@ -605,7 +618,7 @@ def _quarantine(writer: NightWriter, damage: list[Damage]) -> None:
         damage.clear()
 
 
-# Filters messages that earlier nights stored, on a worker: to make entries, or for groups that returned.
+# Stored messages.
 
 
 def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> TaskResult:

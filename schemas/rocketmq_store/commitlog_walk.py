@@ -1,4 +1,15 @@
-"""Walks over a segment: finds whole records, and the damage between them."""
+"""Walks over a segment: finds whole records, and the damage between them.
+
+1. A chunk of a few MiB is read, and the loop in :mod:`schemas.rocketmq_store.record_layout` goes from record to record
+   by their sizes. It notes where the fields of each are (Records), and stops at the first bytes that are no whole
+   record.
+2. There RecordSearch looks closer: is it a longer record, the filler at the end of a full segment, zeros, or damage?
+3. After damage the walk continues at the next record that knows its own physical offset: bytes in a body may look like
+   a record, but do not have that. What lies between is Damage, with its reason and its bytes.
+
+A Walk covers a part of a segment, so that several tasks can share it. :func:`scan` walks over all of it.
+The CRCs of bodies are computed many at once (UtilAll.crc32): slicing by eight (Kounavis and Berry, 2005).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +46,7 @@ from schemas.rocketmq_store.record_layout import (
 )
 from schemas.rocketmq_store.segments import Segment, SegmentBytes
 
-# Finds the next record of a commit log after bytes that are not a record.
+# The search after damage.
 
 
 MESSAGE = bytes.fromhex("daa320")  # V1 and V2 differ in the byte after
@@ -144,7 +155,7 @@ def _find_all(data: bytes, wanted: bytes) -> Iterator[int]:
         at = data.find(wanted, at + 1)
 
 
-# CRC-32 of many bodies at once (UtilAll.crc32): slicing by eight (Kounavis and Berry, 2005).
+# CRCs of bodies.
 
 
 POLYNOMIAL = 0xEDB88320
@@ -189,6 +200,9 @@ def body_crcs(log: Bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64])
             at += 1
         crcs[row] = np.int32((crc ^ np.uint32(0xFFFFFFFF)) & np.uint32(0x7FFFFFFF))
     return crcs
+
+
+# The walk.
 
 
 CHUNK_BYTES = 4 << 20

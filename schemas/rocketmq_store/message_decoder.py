@@ -21,7 +21,7 @@ from schemas.rocketmq_store.property_columns import Interner
 from schemas.rocketmq_store.property_text import find, split
 from schemas.rocketmq_store.record_layout import NUMBER_FIELDS, Bytes, Positions, binary_array
 
-# Born and store hosts: 4 or 16 bytes of address and an i32 port, as RocketMQ prints them.
+# Hosts: 4 or 16 bytes of address and an i32 port, as RocketMQ prints them.
 
 
 IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"

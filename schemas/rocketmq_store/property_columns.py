@@ -1,4 +1,16 @@
-"""Splits the properties of a log's messages into the columns of ``commitlog``, chunk by chunk."""
+"""Splits the properties of a log's messages into the columns of ``commitlog``, chunk by chunk.
+
+A property text is ``name 0x01 value 0x02 …`` (MessageDecoder.string2messageProperties): the first 0x01 after a pair's
+start separates, the last 0x02 may be absent, pairs without a name or a value are dropped, and the last of equal names
+wins. PropertyColumns gives each name of a topic a *slot*, in the order of first appearance: slot i is column i. Names
+without a slot stay a text.
+
+1. ``find_pairs`` finds the values of each slot in a chunk. Messages of one topic have mostly the same names in the same
+   order, so a name is first searched in the slot that followed the previous name the last time.
+2. The values of a slot become an Arrow column: a dictionary while there are few distinct values (PropertyValues). Texts
+   are numbered by a hash table (Interner).
+3. If a name or value is not UTF-8, the chunk's texts are decoded as Java does, and cut once more.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +30,7 @@ from schemas.rocketmq_store.property_text import NAME_VALUE_SEPARATOR, PROPERTY_
 from schemas.rocketmq_store.record_layout import Bytes, Positions, find_two, store
 from schemas.rocketmq_store.segments import SLACK
 
-# Cuts property texts into columns, for ``property_columns``: a slot for each name.
-#
-# A property text is ``name 0x01 value 0x02 …`` (MessageDecoder.string2messageProperties): the first 0x01 after a
-# pair's start separates, the last 0x02 may be absent, pairs without a name or a value are dropped, and the last of
-# equal names wins. Messages of one topic have mostly the same names in the same order, so a name is first searched in
-# the slot that followed the previous name the last time.
+# Slots.
 
 
 Cells = NDArray[np.int32]
@@ -135,7 +142,7 @@ def copy_values(log: Bytes, starts: Cells, lengths: Cells, offsets: Cells, data:
         offsets[row + 1] = at
 
 
-# Numbers the texts of a log, such as topics, in the order of their first appearance.
+# Texts as numbers, in the order of their first appearance.
 
 
 Numbers = NDArray[np.int32]
@@ -296,7 +303,7 @@ def _add(log: Bytes, start: Int, length: Int, octets: Bytes, ends: Numbers, coun
     return True
 
 
-# The values of one property as an Arrow column, chunk by chunk: a dictionary while there are few distinct values.
+# Columns: a dictionary while there are few distinct values.
 
 
 MOST_VALUES = 4095

@@ -1,7 +1,8 @@
 """Property texts, ``key 0x01 value 0x02 …``, cut into keys and values (MessageDecoder.string2messageProperties).
 
-For maps; ``property_slots`` cuts them into columns. Most of the bytes that are read from a log are property texts, so
-text is copied and searched eight bytes at a time.
+For maps; :mod:`schemas.rocketmq_store.property_columns` cuts them into columns. Most of the bytes that are read from a
+log are property texts, so text is copied and searched eight bytes at a time. Properties that have no column of their
+own (``more_properties``) are kept as such a text, in which each name occurs once, and no name or value is empty.
 """
 
 from __future__ import annotations
@@ -130,9 +131,7 @@ def _drop(data: Bytes, ends: Offsets, pair: int, count: int) -> None:
         ends[i] = ends[i + 1] - gap
 
 
-# The properties of messages that have no column of their own, as a text like the record's: name 0x01 value 0x02 …
-#
-# In such a text, each name occurs once, and no name or value is empty.
+# Properties without a column.
 
 
 _NAME_VALUE_SEPARATOR, _PROPERTY_SEPARATOR = chr(NAME_VALUE_SEPARATOR), chr(PROPERTY_SEPARATOR)

@@ -1,6 +1,14 @@
-"""The files of one queue on disk: consume queue files, 20 bytes per entry (RocketMQ ConsumeQueue), or its extension.
+"""The files of consume queues (RocketMQ ConsumeQueue), and of their extension (ConsumeQueueExt).
 
-A file has a fixed size and is named by its offset in the queue, in bytes. Bytes not yet written are zero.
+A consume queue file has 20 bytes for each entry. A file has a fixed size and is named by its offset in the queue, in
+bytes. Bytes not yet written are zero. QueueFiles reads and compares them as one sequence of bytes.
+
+The extension has the tags code, store time and filter bit map of an entry. A unit: size i16, tagsCode i64, msgStoreTime
+i64, bitMapSize i16, bit map. It never crosses the end of a file and leaves at least 4 bytes there. If a unit does not
+fit, a short -1 ends the file and the unit begins the next file. The tags code of an entry is then the unit's address.
+
+QueueIndex looks up single entries in these files, and DatabaseIndex in the broker's RocksDB database
+(:func:`queue_index`).
 """
 
 from __future__ import annotations
@@ -132,10 +140,7 @@ def first_not_zero(data: bytes) -> int | None:
     return at if at < len(data) else None
 
 
-# Consume queue extension files: tags code, store time and filter bit map of an entry (RocketMQ ConsumeQueueExt).
-#
-# A unit: size i16, tagsCode i64, msgStoreTime i64, bitMapSize i16, bit map. It never crosses the end of a file and
-# leaves at least 4 bytes there. If a unit does not fit, a short -1 ends the file and the unit begins the next file.
+# The extension.
 
 
 END_BLANK_BYTES = 4
@@ -254,7 +259,7 @@ def _units_end(data: bytes, latest: int, end: int | None) -> int:
     return at
 
 
-# Looks up single entries in the consume queues of a snapshot: in their files, or in the broker's RocksDB database.
+# Single entries.
 
 
 Entries = NDArray[np.void]

@@ -185,7 +185,7 @@ def walk(log: NDArray[np.uint8], layout: NDArray[np.int64]) -> Int:
     return rows
 
 
-# Picks scattered bytes out of a buffer: numbers, texts, eight bytes at once. Compiled once, then cached by Numba.
+# Scattered bytes of a buffer as columns: numbers, texts, eight bytes at once.
 
 
 Bytes = NDArray[np.uint8]
