@@ -1,6 +1,6 @@
-"""The broker's registry of SQL92 filters. Its methods take the time as a parameter.
+"""The broker's registry of SQL92 filters, and one filter in it. Its methods take the time as a parameter.
 
-Source: ConsumerFilterManager and its FilterDataMapByTopic.
+Sources: ConsumerFilterManager and its FilterDataMapByTopic, ConsumerFilterData.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from filtering.sql92 import CompiledExpression, Expressions
 from filtering.subscription_data import SQL92, Subscription, expression_type, is_tag_type
 from filtering.time_spans import DAY
 
-# One group's SQL92 filter on one topic, as the broker keeps it. Source: ConsumerFilterData.
+# One group's filter on one topic.
 
 
 @dataclass(frozen=True, slots=True)

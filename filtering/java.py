@@ -1,4 +1,8 @@
-"""Java's strings: decoded as ``new String(bytes, UTF_8)``, which replaces malformed input by U+FFFD, and trimmed."""
+"""Java's rules for texts, numbers and properties files, on which RocketMQ's answers depend.
+
+Texts are decoded as ``new String(bytes, UTF_8)``, which replaces malformed input by U+FFFD, and trimmed. Numbers are
+parsed and ordered as Integer, Long and Double do. A ``broker.conf`` is read as java.util.Properties.load does.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +79,7 @@ def without_half_pairs(text: str) -> str:
     return _HALF_A_PAIR.sub("\ufffd", text)
 
 
-# Numbers as Java parses and orders them.
+# Numbers.
 
 
 _ASCII_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -146,7 +150,7 @@ def _is_digit(character: str) -> bool:
     return character <= "\uffff" and unicodedata.decimal(character, None) is not None
 
 
-# The format of RocketMQ's configuration files. Source: java.util.Properties.load.
+# Properties files.
 
 
 _BLANKS = " \t\f"

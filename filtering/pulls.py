@@ -1,4 +1,7 @@
-"""The broker's checks of a pull before it looks for messages. Source: PullMessageProcessor."""
+"""A pull: the broker's checks before it looks for messages, what it returns, and what that costs the broker.
+
+Sources: PullMessageProcessor (and its composeResponseHeader), DefaultMessageStore.getMessage and isTheBatchFull.
+"""
 
 from __future__ import annotations
 
@@ -92,9 +95,7 @@ def _unsupported(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | N
     return None if supported else ResponseCode.SYSTEM_ERROR
 
 
-# Simulates the pulls of a consumer that reads a queue: their results, and their cost to the broker.
-#
-# Source: DefaultMessageStore.getMessage and isTheBatchFull, PullMessageProcessor.composeResponseHeader.
+# The pulls of a consumer that reads a queue: their results, and their cost to the broker.
 
 
 MAX_PULL_BYTES = 128 << 20

@@ -1,4 +1,14 @@
-"""The relation of a new filter to an old one."""
+"""The relation of a new filter to an old one (Kind), with example messages, and what messages have in common.
+
+:func:`satisfying` finds a message for which a predicate is true, or proves that there is none. ``relation`` asks it
+about "new and not old", and "old and not new".
+
+1. The predicate is split into branches: a branch is a set of leaves and negated leaves that must all be true.
+2. Rules about one property close branches that are impossible (``can_hold``).
+3. For the other branches, messages are built from likely texts for each property (``likely_texts``) and tried.
+
+:func:`common_traits` says what real messages that are gained or lost have in common and other messages do not.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +54,7 @@ from filtering.predicate import (
 from filtering.sql92.tokens import string_literal
 from filtering.type_checks import check_type
 
-# Rules that decide whether all terms about one property can be true.
+# Rules: can all terms about one property be true?
 
 
 _LIMITS = {
@@ -140,7 +150,7 @@ def _texts_can_be(yes: Sequence[PropertyLeaf], no: Sequence[PropertyLeaf]) -> bo
     return True
 
 
-# Texts for a property of an example message, likely ones first.
+# Likely texts for a property.
 
 
 MISSING = None
@@ -234,11 +244,7 @@ def _joined(start: str, inner: Sequence[str], end: str) -> Iterator[str]:
     yield start + "-".join(reversed(inner)) + end
 
 
-# Finds a message for which a predicate is true, or proves that there is none.
-#
-# The predicate is split into branches: a branch is a set of leaves and negated leaves that must all be true. Rules
-# about one property (:mod:`filtering.relation`) close branches that are impossible. For the other
-# branches, messages are built from likely texts and tried.
+# The search for a message.
 
 
 MOST_STEPS = 4_000
@@ -447,7 +453,7 @@ def _has_other_digits(message: Message) -> bool:
     return any(character.isdigit() and not character.isascii() for text in message.values() for character in text)
 
 
-# Traits: what messages have in common and other messages do not have.
+# Traits.
 
 
 SYSTEM_PROPERTIES = frozenset(

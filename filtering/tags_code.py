@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from filtering.java import LONG_MAX, parse_int, parse_long
 from filtering.type_checks import check_type
 
-# java.lang.String.hashCode of many strings at once.
+# String.hashCode of many texts at once.
 
 
 def string_hashes(texts: pa.StringArray) -> npt.NDArray[np.int32]:

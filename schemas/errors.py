@@ -1,4 +1,4 @@
-"""Errors that a user can fix."""
+"""Errors that a user can fix, and the parts of their messages: printable text, command lines to copy, times."""
 
 from __future__ import annotations
 
@@ -37,9 +37,6 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-# Text from outside that is safe to show.
-
-
 def printable(text: str) -> str:
     """The text with control characters and line breaks, which could take over a terminal, as escapes."""
     if text.isprintable():
@@ -53,9 +50,6 @@ def _is_shown(character: str) -> bool:
     """Whether a character is a letter, a mark, a symbol, a space of any width, or a tab."""
     category = unicodedata.category(character)
     return character == "\t" or not (category.startswith("C") or category in ("Zl", "Zp"))
-
-
-# Command lines in messages and reports, which a reader can copy to a shell.
 
 
 PROGRAM = "./spark-submit.sh"
@@ -93,9 +87,6 @@ def _escaped(character: str) -> str:
 def option(name: str, value: str) -> str:
     """``--name value``, with = if the value looks like an option."""
     return f"--{name}{'=' if value.startswith('-') else ' '}{shell_word(value)}"
-
-
-# Times as text.
 
 
 def time_text(milliseconds: int) -> str:

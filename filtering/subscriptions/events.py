@@ -1,7 +1,7 @@
-"""Subscription events: clients register, leave, or send a subscription with their pulls.
+"""Subscription events: clients register, leave, or send a subscription with their pulls; operators set offsets.
 
-They are read from three formats: JSON lines of events (:mod:`filtering.subscriptions.events`), RocketMQ's own
-consumerFilter.json, and YAML lists (:mod:`filtering.subscriptions.sources`).
+They are read from JSON lines, whose format is below, from RocketMQ's own consumerFilter.json, and from YAML lists (both
+in :mod:`filtering.subscriptions.sources`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Runs nightly, or one of its steps, with the options of a command line."""
+"""Runs nightly, or one of its steps, with the options of a command line: progress, the nights, and the summary at the
+end."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ from schemas.run_ledger import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_
 from schemas.storage import Storage, error_text
 from schemas.subscriptions import SUBSCRIPTIONS
 
-# Tells on stderr that a night runs, and that it ended: the first on a terminal only, the second in a log, too.
+# Progress on stderr: the beginning on a terminal only, the end in a log, too.
 
 
 CLEARED_LINE = "\r\033[K"

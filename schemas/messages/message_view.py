@@ -1,4 +1,5 @@
-"""Converts rows of the files of commitlog to the form that readers see, without a Spark session."""
+"""Rows of the files of commitlog in the form that readers see, without a Spark session; and the property names of a
+topic."""
 
 from __future__ import annotations
 
@@ -127,7 +128,7 @@ def _body_crcs(rows: pa.Table) -> pa.Array:
     return pc.coalesce(claimed, pa.array(computed, pa.int32()))
 
 
-# Finds the names of the properties that the messages of a topic have.
+# Property names.
 
 
 def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, Collection[str]]) -> dict[str, set[str]]:

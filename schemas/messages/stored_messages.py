@@ -1,4 +1,5 @@
-"""Reads messages back from the files of commitlog, with only the named properties."""
+"""Reads messages and their entries back from the tables, with only the named properties, in tasks of a few files
+each."""
 
 from __future__ import annotations
 
@@ -138,7 +139,7 @@ def shapes_of(rows: pa.Table) -> tuple[list[Shape], NDArray[np.int32]]:
     return shapes, shape_of.astype(np.int32)
 
 
-# Cuts stored messages into tasks: ranges of the log of a few files each.
+# Tasks: ranges of the log of a few files each.
 
 
 FILES_IN_A_TASK = 8
@@ -210,7 +211,7 @@ def _paths(files: Iterable[StoredFile]) -> tuple[str, ...]:
     return tuple(file.path for file in files)
 
 
-# Reads entries back from the tables, with the message properties that filters need.
+# Entries, with the message properties that filters need.
 
 
 Result = TypeVar("Result")
