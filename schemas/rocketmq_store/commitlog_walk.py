@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from filtering.broker_config import SHORTEST_RECORD
 from filtering.kernels.compile import compiled
 from filtering.kernels.registers import load_word
-from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.record_layout import (
     BORN_HOST,
     DLEDGER_BLANK,
@@ -42,6 +41,8 @@ from schemas.rocketmq_store.record_layout import (
     Found,
     header_at,
     inspect,
+    ints,
+    longs,
     walk,
 )
 from schemas.rocketmq_store.segments import Segment, SegmentBytes
@@ -258,7 +259,7 @@ class Records:
     def numbers(self, name: str) -> NDArray[Any]:
         """One of NUMBER_FIELDS of each record."""
         field, after, kind = NUMBER_FIELDS[name]
-        read = record_layout.ints if kind is np.int32 else record_layout.longs
+        read = ints if kind is np.int32 else longs
         return read(self.log, self.at(field) + after)
 
     def physical_offsets(self) -> NDArray[np.int64]:

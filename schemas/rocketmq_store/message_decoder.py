@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from filtering.java import is_utf8, string_array, unchecked_string_array
 from filtering.kernels.compile import compiled
-from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.property_columns import Interner
 from schemas.rocketmq_store.property_text import find, split
-from schemas.rocketmq_store.record_layout import NUMBER_FIELDS, Bytes, Positions, binary_array
+from schemas.rocketmq_store.record_layout import NUMBER_FIELDS, Bytes, Positions, binary_array, decoded_texts, spans
 
 # Hosts: 4 or 16 bytes of address and an i32 port, as RocketMQ prints them.
 
@@ -135,7 +134,7 @@ def decode(records: Records, columns: Sequence[str]) -> pa.RecordBatch:
     properties = cache(partial(_Properties, records))
     computed: dict[str, Callable[[], pa.Array]] = {
         "commitlog_offset": lambda: pa.array(records.physical_offsets()),
-        "topic": lambda: string_array(*record_layout.spans(log, at("topic"), at("topic_length"))),
+        "topic": lambda: string_array(*spans(log, at("topic"), at("topic_length"))),
         "store_size": lambda: pa.array(at("size").astype(np.int32)),
         "msg_id": lambda: _msg_ids(records),
         "tags": lambda: properties().value("TAGS"),
@@ -145,7 +144,7 @@ def decode(records: Records, columns: Sequence[str]) -> pa.RecordBatch:
         "store_host": lambda: Hosts(host_string).read(log, *records.store_hosts())[0].dictionary_decode(),
         "body_length": lambda: pa.array(at("body_length").astype(np.int32)),
         "body_crc_computed": lambda: pa.array(records.body_crcs()),
-        "body": lambda: record_layout.binary_array(*record_layout.spans(log, at("body"), at("body_length"))),
+        "body": lambda: binary_array(*spans(log, at("body"), at("body_length"))),
     }
     arrays = [pa.array(records.numbers(name)) if name in NUMBER_FIELDS else computed[name]() for name in columns]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
@@ -166,11 +165,9 @@ class _Properties:
         self._missing = lengths == 0
         self._split(records.log, records.at("properties"), lengths)
         if not (is_utf8(self._key_ends, self._keys) and is_utf8(self._value_ends, self._values)):
-            self._split(*record_layout.decoded_texts(records.log, records.at("properties"), lengths))
+            self._split(*decoded_texts(records.log, records.at("properties"), lengths))
 
-    def _split(
-        self, log: record_layout.Bytes, starts: record_layout.Positions, lengths: record_layout.Positions
-    ) -> None:
+    def _split(self, log: Bytes, starts: Positions, lengths: Positions) -> None:
         self._pairs, self._key_ends, self._keys, self._value_ends, self._values = split(log, starts, lengths)
 
     def maps(self) -> pa.MapArray:
@@ -185,4 +182,4 @@ class _Properties:
         """The values of one property, null if it is missing."""
         key = np.frombuffer(name.encode(), np.uint8)
         starts, lengths, missing = find(self._pairs, self._key_ends, self._keys, self._value_ends, key)
-        return unchecked_string_array(*record_layout.spans(self._values, starts, lengths), missing)
+        return unchecked_string_array(*spans(self._values, starts, lengths), missing)

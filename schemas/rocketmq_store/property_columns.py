@@ -25,9 +25,8 @@ from filtering.java import decode_utf8, is_utf8, unchecked_string_array
 from filtering.kernels.compile import Array, Int, compiled
 from filtering.kernels.registers import load_word
 from filtering.kernels.text_loops import hash_text, same_middle
-from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.property_text import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, more_properties
-from schemas.rocketmq_store.record_layout import Bytes, Positions, find_two, store
+from schemas.rocketmq_store.record_layout import Bytes, Positions, decoded_texts, find_two, store
 from schemas.rocketmq_store.segments import SLACK
 
 # Slots.
@@ -381,9 +380,9 @@ class PropertyColumns:
 
     def cut(
         self,
-        log: record_layout.Bytes,
-        starts: record_layout.Positions,
-        lengths: record_layout.Positions,
+        log: Bytes,
+        starts: Positions,
+        lengths: Positions,
         topic_codes: NDArray[np.int32],
         topics: Sequence[str],
     ) -> Cut:
@@ -394,7 +393,7 @@ class PropertyColumns:
         properties = self._cut(*texts, topic_codes, used_before)
         if properties is None:
             self._used[:] = used_before
-            properties = self._cut(*record_layout.decoded_texts(*texts), topic_codes, used_before)
+            properties = self._cut(*decoded_texts(*texts), topic_codes, used_before)
             assert properties is not None
         return properties
 
@@ -419,9 +418,9 @@ class PropertyColumns:
 
     def _cut(
         self,
-        log: record_layout.Bytes,
-        starts: record_layout.Positions,
-        lengths: record_layout.Positions,
+        log: Bytes,
+        starts: Positions,
+        lengths: Positions,
         topic_codes: NDArray[np.int32],
         used_before: NDArray[np.int32],
     ) -> Cut | None:
@@ -461,9 +460,9 @@ class PropertyColumns:
 
     def _others(
         self,
-        log: record_layout.Bytes,
-        starts: record_layout.Positions,
-        lengths: record_layout.Positions,
+        log: Bytes,
+        starts: Positions,
+        lengths: Positions,
         topic_codes: NDArray[np.int32],
         overflow: NDArray[np.bool_],
     ) -> pa.StringArray | None:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from filtering.java import is_utf8, unchecked_string_array
 from filtering.kernels.compile import compiled
 from filtering.kernels.registers import load_word
-from schemas.rocketmq_store import record_layout
-from schemas.rocketmq_store.record_layout import Bytes, Offsets, Positions, lowest_byte, store
+from schemas.rocketmq_store.record_layout import Bytes, Offsets, Positions, lowest_byte, spans, store
 from schemas.rocketmq_store.segments import SLACK
 
 NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR = 1, 2
@@ -162,7 +161,7 @@ def values_of(texts: pa.StringArray, name: str) -> pa.StringArray:
     pairs, name_ends, names, value_ends, values = _split(texts)
     key = np.frombuffer(name.encode(), np.uint8)
     starts, lengths, missing = find(pairs, name_ends, names, value_ends, key)
-    return unchecked_string_array(*record_layout.spans(values, starts, lengths), missing)
+    return unchecked_string_array(*spans(values, starts, lengths), missing)
 
 
 def names_of(texts: pa.StringArray) -> tuple[NDArray[np.int64], pa.StringArray]:
