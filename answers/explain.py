@@ -546,7 +546,8 @@ class WindowsOfMessages:
         self._nights = facts.nights
         self._runs = [night.run for night in facts.nights]
         self._ends = [night.delivered_to or 0 for night in facts.nights]
-        self._read = cache(self._read_windows)
+        self.of_topic = cache(self._read_windows)
+        """The rows of pull_windows of a topic."""
         self._last: tuple[int, Mapping[str, Sequence[Mapping[str, Any]]]] = -1, {}
 
     def is_filtered(self, message: FoundMessage) -> bool:
@@ -600,7 +601,7 @@ class WindowsOfMessages:
         found: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
         if number < len(self._nights):
             place = message.queue_id, message.queue_offset, message.commitlog_offset
-            for window in covering(self._read(message.topic), *place, message.store_timestamp):
+            for window in covering(self.of_topic(message.topic), *place, message.store_timestamp):
                 if _counts(window, self._runs[number], is_late):
                     found[window["consumer_group"]].append(window)
         return found
@@ -790,7 +791,7 @@ class Explainer:
         self._seeming = seeming_disagreements(history, events)
         self._positions = cache(partial(positions_in_queue, facts, groups))
         self._windows = WindowsOfMessages(facts, groups)
-        self._first_starts = cache(self._read_first_starts)
+        self._first_starts = cache(lambda topic: FirstStarts(facts, self._windows.of_topic(topic)))
         self._rows = states_by_key(history)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
@@ -956,12 +957,9 @@ class Explainer:
     def _start(self, message: FoundMessage, consumer_group: str) -> Start | None:
         """Where the group began in the message's queue; None if the queue began again since then."""
         queue = message.topic, message.queue_id
-        return None if queue in self._facts.begins else self._first_starts(*queue).start((consumer_group, *queue))
-
-    def _read_first_starts(self, topic: str, queue_id: int) -> FirstStarts:
-        of_groups = [one_of("consumer_group", self._groups)] if self._groups is not None else []
-        where = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), *of_groups]
-        return FirstStarts(self._facts, self._rows, where)
+        if queue in self._facts.begins:
+            return None
+        return self._first_starts(message.topic).start((consumer_group, *queue))
 
     def _explained(self, message: FoundMessage, consumer_group: str) -> Explanation:
         if message.entry is None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from answers.facts import BrokerFacts, GroupQueue
+from answers.facts import BrokerFacts
 from answers.first_starts import FirstStarts
 from answers.lint import findings_of_rows
 from answers.rendering import Shown
@@ -30,7 +30,7 @@ from filtering.counted import listed
 from filtering.delivery.delivery_blocks import DELIVERED, DROPPED_BY_HOOK
 from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, FilterChange, FilterChanges
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
-from filtering.delivery.pull_window import FOREVER, OffsetRange
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange
 from filtering.findings import Finding
 from filtering.predicate import FALSE
 from filtering.pulls import refusal
@@ -38,7 +38,7 @@ from filtering.relation import Relation, Trait, common_traits, relation
 from filtering.sql92 import on_one_line
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvents
-from filtering.subscriptions.history import in_force_at, registered_alone, states_by_key
+from filtering.subscriptions.history import in_force_at, registered_alone
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.sources import events_with_file
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -50,6 +50,8 @@ from schemas.delta.table_rows import Key, filtered, least, one_of, sorted_by, tu
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.newest_messages import Rows, messages_at
 from schemas.messages.stored_messages import scan_entries
+from schemas.pull_windows import PULL_WINDOWS
+from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session
 
@@ -68,7 +70,9 @@ class _PulledOffsets:
         self._first_kept = cache(self._read_first_kept)
         where = [one_of("topic", topics), one_of("consumer_group", groups)]
         self._offsets = facts.rows(CURRENT_OFFSETS, where=where)
-        self._first_starts = FirstStarts(facts, states_by_key(facts.history_of_groups(groups)), where)
+        self._starts = FirstStarts(facts, facts.rows(PULL_WINDOWS, where=where))
+        progress = facts.rows(QUEUE_PROGRESS, ["topic", "queue_id", "begins_at"], [where[0], within("begins_at")])
+        self._begins = sorted(tuples(progress, "begins_at", "topic", "queue_id"))
 
     def of(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
         """The pulled and the pending offsets of a group, by queue id.
@@ -79,26 +83,27 @@ class _PulledOffsets:
         pulled: dict[int, OffsetRange] = {}
         pending: dict[int, OffsetRange] = {}
         for queue_id, told_to, end in tuples(offsets, "queue_id", "told_to", "queue_end"):
-            begin = told_to or 0
-            pulled[queue_id] = (self._begin((group, topic, queue_id)), begin)
+            begin, queue = told_to or 0, (group, topic, queue_id)
+            first = 0 if queue[1:] in self._facts.begins else min(self._starts.begins(queue), default=(begin, 0))[0]
+            pulled[queue_id] = (first, begin)
             pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, FOREVER)
         return pulled, pending
 
-    def ended(self, group: str, topic: str) -> dict[int, OffsetRange]:
-        """By queue id, the physical offsets of the entries that a group pulled or lost before a queue began again."""
-        begins = {queue_id: begin for (of, queue_id), begin in self._facts.begins.items() if of == topic}
-        firsts = {
-            queue_id: self._first_starts.place_in_old_queue((group, topic, queue_id), begin)
-            for queue_id, begin in begins.items()
-        }
-        return {queue_id: (first, begins[queue_id]) for queue_id, first in firsts.items() if first is not None}
-
-    def _begin(self, queue: GroupQueue) -> int:
-        """The first offset that the group pulled: at its first start, after a reset, or when the queue began again."""
-        if queue[1:] in self._facts.begins:
-            return 0
-        resets = (offset for _, offset in self._facts.resets.get(queue, ()))
-        return max(min([self._first_starts.of(queue) or 0, *resets]), self._first_starts.first_stored(queue[1:]))
+    def ended(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
+        """What a group pulled or lost before a queue began again: offsets, and physical offsets, by queue id."""
+        offsets, places = {}, {}
+        for (of, queue_id), begin in self._facts.begins.items():
+            if of != topic:
+                continue
+            queue = group, topic, queue_id
+            before = max((at for at, *each in self._begins if each == [of, queue_id] and at < begin), default=BEGINNING)
+            begins = self._starts.begins(queue, (before, begin))
+            if self._starts.begins(queue, (BEGINNING, before)):  # it was there before, and went on at the first entry
+                begins.append((0, before))
+            if begins:
+                offsets[queue_id] = min(offset for offset, _ in begins), FOREVER
+                places[queue_id] = min(at for _, at in begins), begin
+        return offsets, places
 
     def _kept_from(self, topic: str, queue_id: int) -> int:
         """The first offset of a queue whose message is still in the broker's log."""
@@ -133,6 +138,7 @@ class DeliveryHistory:
         group, topic = new_filter.key
         received = filtered(self._received, [one_of("consumer_group", [group]), one_of("topic", [topic])])
         pulled, pending = self._pulled.of(group, topic)
+        ended, ended_places = self._pulled.ended(group, topic)
         return FilterChange(
             filter=new_filter,
             received=_offsets(received, DELIVERED),
@@ -141,7 +147,8 @@ class DeliveryHistory:
             pending=pending,
             in_force=None if old is None else message_filter(old, [old], self._facts.broker),
             places=self._facts.places(topic, pulled),
-            ended=self._pulled.ended(group, topic),
+            ended=ended,
+            ended_places=ended_places,
         )
 
 
@@ -275,9 +282,10 @@ def what_if(
 ) -> list[WhatIf]:
     """What each subscription would change, and then what is lost if those that are in force and ``ended`` end.
 
-    Raises UsageError if a topic of ``wanted`` has no messages, and for a replay.
+    Raises UsageError if a topic of ``wanted`` has no messages, for a replay, and if an older mqsieve ran the nights.
     """
     facts.check_has_messages()
+    facts.check_has_windows()
     if not wanted and not ended:
         return []
     for row in wanted:

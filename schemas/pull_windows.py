@@ -178,29 +178,33 @@ def _is_in_queues(row: Mapping[str, Any], queue_id: int, queue_offset: int, comm
     return bool(low <= queue_offset < high and begin <= commitlog_offset < end)
 
 
-def planned_windows(rows: pa.Table, filters: NightFilters, night_began: int | None) -> Iterator[PullWindow]:
-    """The windows with which a night filtered messages, from its rows. ``night_began``: ms; None: it was the first."""
-    for row in rows.filter(pc.is_in(rows["kind"], value_set=pa.array(sorted(FILTERING)))).to_pylist():
-        yield _window(row, filters, night_began)
-
-
-def _window(row: Mapping[str, Any], filters: NightFilters, night_began: int | None) -> PullWindow:
-    kind, since, available_at = WindowKind(row["kind"]), row["subscription_from"], row["available_at"]
-    stored_from = BEGINNING if row["stored_from"] is None else row["stored_from"]
-    begins = max(stored_from, since) if kind is WindowKind.ONLINE or night_began is None else night_began
-    filter_ = filters.at((row["consumer_group"], row["topic"]), since, begins if available_at is None else available_at)
-    if row["client_tags"] is not None:
-        filter_ = replace(filter_, client_tags=tag_check(row["client_tags"]))
+def stored_window(row: Mapping[str, Any]) -> PullWindow:
+    """The window of a row, without its filter."""
     offsets, places = {}, {}
     for queue in row["queues"] or ():
         offsets[queue["queue_id"]] = queue["from_queue_offset"], _limit(queue["to_queue_offset"], FOREVER)
-        if queue["from_commitlog_offset"] is not None or queue["to_commitlog_offset"] is not None:
-            begin, end = queue["from_commitlog_offset"], queue["to_commitlog_offset"]
+        begin, end = queue["from_commitlog_offset"], queue["to_commitlog_offset"]
+        if begin is not None or end is not None:
             places[queue["queue_id"]] = _limit(begin, BEGINNING), _limit(end, FOREVER)
     return PullWindow(
-        filter_, since, stored_from, _limit(row["stored_to"], FOREVER), available_at, offsets, row["only_listed"],
-        places, kind, row["reason"], row["client_tags"] is not None,
+        MessageFilter(row["consumer_group"], row["topic"]), row["subscription_from"],
+        _limit(row["stored_from"], BEGINNING), _limit(row["stored_to"], FOREVER), row["available_at"], offsets,
+        row["only_listed"], places, WindowKind(row["kind"]), row["reason"], row["client_tags"] is not None,
     )  # fmt: skip
+
+
+def planned_windows(rows: pa.Table, filters: NightFilters, night_began: int | None) -> Iterator[PullWindow]:
+    """The windows with which a night filtered messages, from its rows. ``night_began``: ms; None: it was the first."""
+    for row in rows.filter(pc.is_in(rows["kind"], value_set=pa.array(sorted(FILTERING)))).to_pylist():
+        window = stored_window(row)
+        at = window.available_at
+        if at is None:
+            begin = max(window.stored_from, window.subscription_from)
+            at = begin if window.kind is WindowKind.ONLINE or night_began is None else night_began
+        filter_ = filters.at(window.key, window.subscription_from, at)
+        if row["client_tags"] is not None:
+            filter_ = replace(filter_, client_tags=tag_check(row["client_tags"]))
+        yield replace(window, message_filter=filter_)
 
 
 def _limit(value: int | None, unlimited: int) -> int:

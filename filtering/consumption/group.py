@@ -149,21 +149,29 @@ class StartReason(StrEnum):
     RETRY_TOPIC_WITH_TIME = "consume_from a time: a retry topic that lost its first message is read from its end"
 
 
-def start_reason(topic: str, consume_from: ConsumeStart, has_first_message: bool) -> StartReason:
-    """Why a group without an offset begins where it begins in a queue of ``topic``.
+_WITH_FIRST_MESSAGE = {
+    StartReason.LAST: StartReason.LAST_WITH_FIRST_MESSAGE,
+    StartReason.TIME: StartReason.TIME_WITH_FIRST_MESSAGE,
+    StartReason.RETRY_TOPIC_WITH_TIME: StartReason.RETRY_TOPIC,
+}
 
-    ``has_first_message``: the broker still has the queue's first message, at offset 0. Then it answers 0 to a client
-    that asks for the end or for a time.
+
+def with_first_message(reason: StartReason) -> StartReason:
+    """The reason if the broker still has the queue's first message, at offset 0.
+
+    Then it answers 0 to a client that asks for the end or for a time.
     """
+    return _WITH_FIRST_MESSAGE.get(reason, reason)
+
+
+def start_reason(topic: str, consume_from: ConsumeStart) -> StartReason:
+    """Why a group without an offset begins where it begins in a queue of ``topic`` that lost its first message."""
     is_time = not isinstance(consume_from, ConsumeFrom)
     if topic.startswith(RETRY_TOPIC_PREFIX):
-        is_at_end = is_time and not has_first_message
-        return StartReason.RETRY_TOPIC_WITH_TIME if is_at_end else StartReason.RETRY_TOPIC
+        return StartReason.RETRY_TOPIC_WITH_TIME if is_time else StartReason.RETRY_TOPIC
     if consume_from is ConsumeFrom.FIRST:
         return StartReason.FIRST
-    if is_time:
-        return StartReason.TIME_WITH_FIRST_MESSAGE if has_first_message else StartReason.TIME
-    return StartReason.LAST_WITH_FIRST_MESSAGE if has_first_message else StartReason.LAST
+    return StartReason.TIME if is_time else StartReason.LAST
 
 
 @dataclass(frozen=True)
@@ -193,6 +201,7 @@ class GroupStart:
         committed = known_offsets(self.key, at, self.offsets_so_far, (), renewals) if known else {}
         queues = self.broker_offsets.min_offsets.get(topic, {})
         has_all_first = not any(queues.values()) and (bool(queues) or self.broker_offsets.is_whole)
+        without_offset = start_reason(topic, self.consume_from)
         found: dict[int, StartReason] = {}
         for queue_id in queue_ids:
             if queue_id in known:
@@ -200,7 +209,7 @@ class GroupStart:
                 found[queue_id] = StartReason.COMMITTED if is_committed else StartReason.RESET
             else:
                 has_first_message = has_all_first or queues.get(queue_id) == 0
-                found[queue_id] = start_reason(topic, self.consume_from, has_first_message)
+                found[queue_id] = with_first_message(without_offset) if has_first_message else without_offset
         return found
 
     def position_anew(self, at: int, since: Position) -> Position:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from filtering.delivery import topic_filters
 from filtering.delivery.entries import Entries, Int64s, among
 from filtering.delivery.message_filter import MessageFilter
-from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow
+from filtering.delivery.pull_window import BEGINNING, OffsetRange, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.time_spans import DAY
 
@@ -39,8 +39,8 @@ class FilterChange:
     ``received`` are the physical offsets of the messages that the group received, ``dropped`` of those that its
     client's hooks dropped and would drop again; both ascending. By queue id, ``pulled`` has the offsets that the group
     has pulled, ``pending`` those that it has yet to pull. It has pulled all of a queue that ``pulled`` does not list.
-    Both are of the entries with physical offsets in ``places``, in queues that began again; ``ended`` has the physical
-    offsets of the entries that the group pulled, or lost, in these queues before.
+    Both are of the entries with physical offsets in ``places``, in queues that began again; ``ended`` has the offsets
+    of the entries that the group pulled, or lost, in these queues before, and ``ended_places`` their physical offsets.
     ``in_force`` is the group's filter in force; None: it has none, or the broker refuses its pulls.
     """
 
@@ -52,6 +52,7 @@ class FilterChange:
     in_force: MessageFilter | None = None
     places: Mapping[int, OffsetRange] = field(default_factory=dict)
     ended: Mapping[int, OffsetRange] = field(default_factory=dict)
+    ended_places: Mapping[int, OffsetRange] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -128,12 +129,12 @@ class _ChangesOfTopic:
         self._stored = stored
         changes = [change for _, change in numbered]
         pulled_windows = [_window(each.filter, stored, each.pulled, False, each.places) for each in changes]
-        ended_windows = [_ended_window(each.filter, stored, each.ended) for each in changes]
+        ended_windows = [_window(each.filter, stored, each.ended, True, each.ended_places) for each in changes]
         pending_windows = [_window(each.filter, stored, each.pending, True, each.places) for each in changes]
         windows = [_window(each.filter, stored, {}, False, {}) for each in changes]
         in_force = [(each.in_force, each) for each in changes if each.in_force is not None]
         pulled_in_force = [_window(filter_, stored, each.pulled, False, each.places) for filter_, each in in_force]
-        ended_in_force = [_ended_window(filter_, stored, each.ended) for filter_, each in in_force]
+        ended_in_force = [_window(filter_, stored, each.ended, True, each.ended_places) for filter_, each in in_force]
         all_in_force = [_window(filter_, stored, {}, False, {}) for filter_, _ in in_force]
         of_new = [*pulled_windows, *ended_windows, *pending_windows, *windows]
         of_old = [*pulled_in_force, *ended_in_force, *all_in_force]
@@ -189,13 +190,6 @@ def _window(
 ) -> PullWindow:
     without_bit_map = replace(message_filter, bit_pos=())
     return PullWindow(without_bit_map, BEGINNING, *stored, None, offsets, only_listed, places)
-
-
-def _ended_window(
-    message_filter: MessageFilter, stored: tuple[int, int], ended: Mapping[int, OffsetRange]
-) -> PullWindow:
-    """``ended``: by queue id, physical offsets."""
-    return _window(message_filter, stored, dict.fromkeys(ended, (0, FOREVER)), True, ended)
 
 
 def _rows(number: int, kind: str, entries: Entries, at: Int64s) -> pa.RecordBatch:

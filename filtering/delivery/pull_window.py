@@ -20,6 +20,7 @@ HELD_PULL = "the broker may have held a pull when the subscription changed"
 
 OffsetRange = tuple[int, int]
 """Queue offsets or physical offsets, the second exclusive."""
+EVERYWHERE: OffsetRange = (BEGINNING, FOREVER)
 
 
 class WindowKind(Enum):
@@ -73,6 +74,10 @@ class PullWindow:
     @property
     def topic(self) -> str:
         return self.message_filter.topic
+
+    def range_of(self, queue_id: int) -> OffsetRange:
+        """The offsets of a queue in it; from 0 to 0 if the queue is left out."""
+        return self.offsets.get(queue_id, (0, 0) if self.only_listed else (0, FOREVER))
 
     def up_to(self, offsets: Mapping[int, int]) -> PullWindow:
         """The part of the window before an offset of each of these queues, by queue id."""
