@@ -37,7 +37,7 @@ from filtering.consumption.group import DELETED, HELD_MESSAGES, HELD_PULL
 from filtering.counted import counted, listed
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
-from filtering.delivery.pull_window import WindowKind
+from filtering.delivery.pull_window import PullWindow, WindowKind
 from filtering.explanation.decision import (
     BitMapCheck,
     Decision,
@@ -88,7 +88,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Condition, greatest, least, may_hold, one_of, within
 from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.message_view import file_columns, view
-from schemas.pull_windows import PULL_WINDOWS, covering
+from schemas.pull_windows import PULL_WINDOWS, is_of_night, stored_windows
 
 # Deliveries of single messages.
 
@@ -516,6 +516,10 @@ def step_text(step: Step) -> str:
 # Pulls: the windows that nights planned.
 
 
+_Covering = tuple[int, PullWindow]
+"""The number of a night, and a window of it."""
+
+
 @dataclass(frozen=True)
 class Pulled:
     """The group pulled the message at ``at`` (ms), when ``row`` and the broker's ``config`` were in force."""
@@ -545,10 +549,11 @@ class WindowsOfMessages:
         self._groups = groups
         self._nights = facts.nights
         self._runs = [night.run for night in facts.nights]
+        self._numbers = {run: number for number, run in enumerate(self._runs)}
         self._ends = [night.delivered_to or 0 for night in facts.nights]
         self.of_topic = cache(self._read_windows)
-        """The rows of pull_windows of a topic."""
-        self._last: tuple[int, Mapping[str, Sequence[Mapping[str, Any]]]] = -1, {}
+        """The windows of a topic, each with its run."""
+        self._last: tuple[int, Mapping[str, Sequence[_Covering]]] = -1, {}
 
     def is_filtered(self, message: FoundMessage) -> bool:
         """Whether a night filtered the message."""
@@ -558,29 +563,27 @@ class WindowsOfMessages:
         """The pulls of a message by a group with these states on the topic, in order."""
         by_start = {row.valid_from: row for row in rows}
         pulls = []
-        for window in self._of_message(message).get(group, ()):
-            if window["kind"] != WindowKind.LOST.value:
-                at = self._pulled_at(window, message)
-                pulls.append(Pulled(by_start[window["subscription_from"]], at, self._config(window, at)))
+        for night, window in self._of_message(message).get(group, ()):
+            if window.kind is not WindowKind.LOST:
+                at = self._pulled_at(night, window, message)
+                pulls.append(Pulled(by_start[window.subscription_from], at, self._config(night, window, at)))
         return sorted(pulls, key=lambda pull: pull.at)
 
     def are_lost(self, message: FoundMessage, group: str) -> bool:
         """Whether the broker deleted the message before the group pulled it."""
-        windows = self._of_message(message).get(group, ())
-        return any(window["kind"] == WindowKind.LOST.value for window in windows)
+        return any(window.kind is WindowKind.LOST for _, window in self._of_message(message).get(group, ()))
 
-    def _pulled_at(self, window: Mapping[str, Any], message: FoundMessage) -> int:
+    def _pulled_at(self, night: int, window: PullWindow, message: FoundMessage) -> int:
         """When the group pulled a message in a window; one that was behind, when the night began."""
-        night = self._runs.index(window["run"])
-        if window["available_at"] is not None:
-            return int(window["available_at"])
-        is_behind = window["kind"] == WindowKind.BACKLOG.value and night
+        if window.available_at is not None:
+            return window.available_at
+        is_behind = window.kind is WindowKind.BACKLOG and night
         return (self._nights[night - 1].as_of or 0) if is_behind else message.store_timestamp
 
-    def _config(self, window: Mapping[str, Any], at: int) -> BrokerConfig:
+    def _config(self, night: int, window: PullWindow, at: int) -> BrokerConfig:
         """The broker's configuration in the night that planned a window; a late one is of the night of ``at`` (ms)."""
-        if window["kind"] != WindowKind.LATE.value:
-            return self._nights[self._runs.index(window["run"])].broker
+        if window.kind is not WindowKind.LATE:
+            return self._nights[night].broker
         return next((night.broker for night in self._nights if at <= (night.as_of or 0)), self._facts.broker)
 
     def _night_of(self, message: FoundMessage) -> tuple[int, bool]:
@@ -590,38 +593,35 @@ class WindowsOfMessages:
             return own, False
         return bisect_left(self._runs, message.dispatched_by or ""), True
 
-    def _of_message(self, message: FoundMessage) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """By group, the windows that cover a message."""
+    def _of_message(self, message: FoundMessage) -> Mapping[str, Sequence[_Covering]]:
+        """By group, the windows that cover a message, each with the number of its night."""
         if self._last[0] != message.commitlog_offset:
             self._last = message.commitlog_offset, self._windows_of(message)
         return self._last[1]
 
-    def _windows_of(self, message: FoundMessage) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def _windows_of(self, message: FoundMessage) -> Mapping[str, Sequence[_Covering]]:
         number, is_late = self._night_of(message)
-        found: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        found: defaultdict[str, list[_Covering]] = defaultdict(list)
         if number < len(self._nights):
             place = message.queue_id, message.queue_offset, message.commitlog_offset
-            for window in covering(self.of_topic(message.topic), *place, message.store_timestamp):
-                if _counts(window, self._runs[number], is_late):
-                    found[window["consumer_group"]].append(window)
+            for run, window in self.of_topic(message.topic):
+                night = self._numbers[run]
+                if window.covers(*place, message.store_timestamp) and _counts(window.kind, night, number, is_late):
+                    found[window.consumer_group].append((night, window))
         return found
 
-    def _read_windows(self, topic: str) -> pa.Table:
+    def _read_windows(self, topic: str) -> Sequence[tuple[str, PullWindow]]:
         of_groups = [one_of("consumer_group", self._groups)] if self._groups is not None else []
-        return self._facts.rows(PULL_WINDOWS, where=[one_of("topic", [topic]), *of_groups])
+        return stored_windows(self._facts.rows(PULL_WINDOWS, where=[one_of("topic", [topic]), *of_groups]))
 
 
-def _counts(window: Mapping[str, Any], run: str, is_late: bool) -> bool:
-    """Whether a window filtered, or lost, the messages in it that ``run`` was the first to filter."""
-    match WindowKind(window["kind"]):
-        case WindowKind.ONLINE:
-            return not is_late and bool(window["run"] == run)
-        case WindowKind.BACKLOG | WindowKind.RESET | WindowKind.LOST:
-            return bool(window["run"] > run if is_late else window["run"] >= run)
-        case WindowKind.LATE:
-            return is_late and bool(window["run"] == run)
-        case WindowKind.UNCERTAIN:
-            return False
+def _counts(kind: WindowKind, night: int, first: int, is_late: bool) -> bool:
+    """Whether a window of a night filtered, or lost, messages in it. ``first``: the night that first filtered them."""
+    if kind is WindowKind.UNCERTAIN:
+        return False
+    if not is_late:
+        return kind is not WindowKind.LATE and bool(is_of_night(kind, night, first))
+    return night == first if kind is WindowKind.LATE else kind is not WindowKind.ONLINE and night > first
 
 
 def why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: int) -> str:

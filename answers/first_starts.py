@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts, GroupQueue
@@ -21,13 +20,13 @@ from filtering.explanation.journey import group_of_topic
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.table_rows import filtered, one_of, sorted_by, within
+from schemas.delta.table_rows import one_of, sorted_by, within
 from schemas.errors import time_text
-from schemas.pull_windows import PULL_WINDOWS, stored_window
+from schemas.pull_windows import PULL_WINDOWS, stored_windows
 
 NAMED = 3
 """The number of groups that a line names; others are counted."""
-_FROM_OFFSETS = one_of("kind", [WindowKind.BACKLOG.value, WindowKind.RESET.value, WindowKind.LOST.value])
+_FROM_OFFSETS = (WindowKind.BACKLOG, WindowKind.RESET, WindowKind.LOST)
 """The windows that begin at an offset: where groups began, returned or went back."""
 _OF_FIRST_START = f"{FIRST_START}: "
 
@@ -46,16 +45,16 @@ class Start:
 
 
 class FirstStarts:
-    """Where groups began in queues. ``rows``: rows of pull_windows, at least all of these groups and their topics."""
+    """Where groups began in queues. ``windows``: all of these groups and topics, each with its run, in order."""
 
-    def __init__(self, facts: BrokerFacts, rows: pa.Table) -> None:
+    def __init__(self, facts: BrokerFacts, windows: Iterable[tuple[str, PullWindow]]) -> None:
         self._facts = facts
         self._known_from = (facts.nights[0].as_of or 0) if facts.history_is_incomplete and facts.nights else BEGINNING
         self._entries = cache(self._read_entries)
         self._windows: defaultdict[GroupTopic, list[PullWindow]] = defaultdict(list)
-        for row in sorted_by(filtered(rows, [_FROM_OFFSETS]), "run", "available_at").to_pylist():
-            window = stored_window(row)
-            self._windows[window.key].append(window)
+        for _, window in windows:
+            if window.kind in _FROM_OFFSETS:
+                self._windows[window.key].append(window)
 
     def start(self, queue: GroupQueue) -> Start | None:
         """Where and why a group began in a queue. None if it never did, or if that is not known.
@@ -64,7 +63,7 @@ class FirstStarts:
         """
         group, topic, queue_id = queue
         windows = [each for each in self._windows[group, topic] if queue_id in each.offsets or not each.only_listed]
-        at = windows[0].available_at if windows else None
+        at = min((each.available_at for each in windows if each.available_at is not None), default=None)
         if at is None or at <= self._known_from:
             return None
         first = [window for window in windows if window.available_at == at]
@@ -134,7 +133,7 @@ def started_last_night(facts: BrokerFacts) -> list[str]:
         asked_for_first = event is not None and event.consume_from is ConsumeFrom.FIRST
         if not asked_for_first and group_of_topic(topic) is None:
             new[topic][group] = row["available_at"]
-    starts = FirstStarts(facts, rows)
+    starts = FirstStarts(facts, stored_windows(rows))
     return [line for topic in sorted(new) for line in _started(facts, starts, topic, new[topic])]
 
 

@@ -50,7 +50,7 @@ from schemas.delta.table_rows import Key, filtered, least, one_of, sorted_by, tu
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.newest_messages import Rows, messages_at
 from schemas.messages.stored_messages import scan_entries
-from schemas.pull_windows import PULL_WINDOWS
+from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session
@@ -70,7 +70,7 @@ class _PulledOffsets:
         self._first_kept = cache(self._read_first_kept)
         where = [one_of("topic", topics), one_of("consumer_group", groups)]
         self._offsets = facts.rows(CURRENT_OFFSETS, where=where)
-        self._starts = FirstStarts(facts, facts.rows(PULL_WINDOWS, where=where))
+        self._starts = FirstStarts(facts, stored_windows(facts.rows(PULL_WINDOWS, where=where)))
         progress = facts.rows(QUEUE_PROGRESS, ["topic", "queue_id", "begins_at"], [where[0], within("begins_at")])
         self._begins = sorted(tuples(progress, "begins_at", "topic", "queue_id"))
 

@@ -15,9 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.delivery.message_filter import MessageFilter, tag_check
-from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange, WindowKind
+from filtering.delivery.pull_window import (
+    BEGINNING,
+    FOREVER,
+    Number,
+    OffsetRange,
+    PullWindow,
+    UncertainChange,
+    WindowKind,
+)
 from filtering.predicate import TextIn
 from schemas.delta.table import Table, column
+from schemas.delta.table_rows import sorted_by
 
 if TYPE_CHECKING:
     from filtering.consumption.group import NightFilters
@@ -159,26 +168,26 @@ def _client_tags(window: PullWindow) -> list[str] | None:
     return sorted(check.texts) if isinstance(check, TextIn) else []
 
 
-def covering(
-    rows: pa.Table, queue_id: int, queue_offset: int, commitlog_offset: int, store_timestamp: int
-) -> list[dict[str, Any]]:
-    """The rows of windows in whose ranges a message of their topic is; store_timestamp: ms."""
-    is_after = pc.less_equal(rows["stored_from"], store_timestamp).fill_null(True)
-    is_before = pc.greater(rows["stored_to"], store_timestamp).fill_null(True)
-    found = rows.filter(pc.and_(is_after, is_before)).to_pylist()
-    return [row for row in found if _is_in_queues(row, queue_id, queue_offset, commitlog_offset)]
+def stored_windows(rows: pa.Table) -> list[tuple[str, PullWindow]]:
+    """The windows of some rows, without their filters, each with its run, in the order of the runs."""
+    return [(row["run"], _stored_window(row)) for row in sorted_by(rows, "run").to_pylist()]
 
 
-def _is_in_queues(row: Mapping[str, Any], queue_id: int, queue_offset: int, commitlog_offset: int) -> bool:
-    queue = next((queue for queue in row["queues"] or () if queue["queue_id"] == queue_id), None)
-    if queue is None:
-        return not row["only_listed"]
-    low, high = queue["from_queue_offset"], _limit(queue["to_queue_offset"], FOREVER)
-    begin, end = _limit(queue["from_commitlog_offset"], BEGINNING), _limit(queue["to_commitlog_offset"], FOREVER)
-    return bool(low <= queue_offset < high and begin <= commitlog_offset < end)
+def is_of_night(kind: WindowKind, night: Number, own: Number) -> Any:
+    """Whether a window of a night filters messages whose own night, by their place in the log, is ``own``.
+
+    Nights are numbered in order. Numbers, or arrays with an element for each message.
+    """
+    match kind:
+        case WindowKind.ONLINE:
+            return own == night
+        case WindowKind.LATE:
+            return own < night
+        case _:
+            return own <= night
 
 
-def stored_window(row: Mapping[str, Any]) -> PullWindow:
+def _stored_window(row: Mapping[str, Any]) -> PullWindow:
     """The window of a row, without its filter."""
     offsets, places = {}, {}
     for queue in row["queues"] or ():
@@ -196,7 +205,7 @@ def stored_window(row: Mapping[str, Any]) -> PullWindow:
 def planned_windows(rows: pa.Table, filters: NightFilters, night_began: int | None) -> Iterator[PullWindow]:
     """The windows with which a night filtered messages, from its rows. ``night_began``: ms; None: it was the first."""
     for row in rows.filter(pc.is_in(rows["kind"], value_set=pa.array(sorted(FILTERING)))).to_pylist():
-        window = stored_window(row)
+        window = _stored_window(row)
         at = window.available_at
         if at is None:
             begin = max(window.stored_from, window.subscription_from)

@@ -24,8 +24,9 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ from filtering.delivery.delivery_blocks import DELIVERED
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind
-from filtering.delivery.topic_filters import PASSED_STAGE2, TopicFilters
+from filtering.delivery.topic_filters import PASSED_STAGE2, MaskKey, TopicFilters, mask_key
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -62,7 +63,7 @@ from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, sorted_by, within
 from schemas.ledger_check import Withdrawal, withdrawals_since
 from schemas.messages.stored_messages import scan_entries
-from schemas.pull_windows import FILTERING, PULL_WINDOWS
+from schemas.pull_windows import FILTERING, PULL_WINDOWS, is_of_night, stored_windows
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import RUN_LEDGER, earlier_configs, filtered_to
@@ -85,56 +86,37 @@ WINDOW_CHECKS = pa.schema(
     ]
 )
 Mask = NDArray[np.bool_]
-_ANEW, _LATE, _ONLINE = WindowKind.RESET.value, WindowKind.LATE.value, WindowKind.ONLINE.value
-_FILTERING = FILTERING | {_LATE}
+_FILTERING = {WindowKind(kind) for kind in FILTERING} | {WindowKind.LATE}
 
 
 @dataclass(frozen=True)
 class _Area:
-    """A run, and the messages that some of its windows cover: groups whose windows cover the same share it."""
+    """A run, the number of its night, and the messages that some of its windows cover: equal ones share it."""
 
     run: str
-    kind: str
-    stored_from: int | None
-    stored_to: int | None
-    queues: tuple[tuple[int | None, ...], ...]
-    only_listed: bool
+    night: int
+    kind: WindowKind
+    key: MaskKey
+    window: PullWindow = field(compare=False)
 
     def mask(self, messages: _Messages) -> Mask:
         """The messages of a block that it covers."""
-        found: Mask = self._kind_mask(messages)
-        if self.stored_from is not None:
-            found = found & (messages.stored_at >= self.stored_from)
-        if self.stored_to is not None:
-            found = found & (messages.stored_at < self.stored_to)
-        in_queues = np.full(len(messages.stored_at), not self.only_listed)
-        for queue_id, *limits in self.queues:
-            of_queue = messages.queue_id == queue_id
-            pairs = zip((messages.queue_offset, messages.commitlog_offset), (limits[:2], limits[2:]), strict=True)
-            inside = np.logical_and.reduce(
-                [(values >= (low or 0)) & (True if high is None else values < high) for values, (low, high) in pairs]
-            )
-            in_queues[of_queue] = inside[of_queue]
-        found &= in_queues
-        return found
-
-    def _kind_mask(self, messages: _Messages) -> Mask:
-        night = messages.nights[self.run]
-        compare = {_ONLINE: np.equal, _LATE: np.less}.get(self.kind, np.less_equal)
-        found: Mask = compare(messages.night, night)
+        found: Mask = is_of_night(self.kind, self.night, messages.night)
+        for queue_id, part in messages.queues:
+            places = messages.queue_offset[part], messages.commitlog_offset[part], messages.stored_at[part]
+            found[part] &= self.window.covers(queue_id, *places)
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Messages:
-    """The messages of a block, and the number of the night of each by its place in the log. ``nights``: by run."""
+    """The messages of a block, by queue, and the number of the night of each by its place in the log."""
 
-    queue_id: NDArray[np.int32]
+    queues: Sequence[tuple[int, slice]]
     queue_offset: NDArray[np.int64]
     commitlog_offset: NDArray[np.int64]
     stored_at: NDArray[np.int64]
     night: NDArray[np.int64]
-    nights: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -178,14 +160,12 @@ class _Checks:
         self._is_replay = facts.is_replay
         self._windows: defaultdict[GroupTopic, list[_Window]] = defaultdict(list)
         self._went_back = _went_back(facts)
-        for row in facts.rows(PULL_WINDOWS, where=[within("run", first_run)]).to_pylist():
-            if row["kind"] in _FILTERING:
-                key = row["consumer_group"], row["topic"]
-                queues = tuple(tuple(queue.values()) for queue in row["queues"] or ())
-                area = _Area(row["run"], row["kind"], row["stored_from"], row["stored_to"], queues, row["only_listed"])
-                self._windows[key].append(_Window(area, row["subscription_from"], row["available_at"]))
-                if row["kind"] == _ANEW or row["reason"] == RESET:
-                    self._went_back[key].append(row["run"])
+        for run, window in stored_windows(facts.rows(PULL_WINDOWS, where=[within("run", first_run)])):
+            if window.kind in _FILTERING:
+                area = _Area(run, self._nights[run], window.kind, mask_key(window), window)
+                self._windows[window.key].append(_Window(area, window.subscription_from, window.available_at))
+                if window.kind is WindowKind.RESET or window.reason == RESET:
+                    self._went_back[window.key].append(run)
         for runs in self._went_back.values():
             runs.sort()
 
@@ -197,7 +177,9 @@ class _Checks:
         night = np.searchsorted(self._ends, commitlog_offset, side="right")
         if self._is_replay:
             night[:] = 0
-        messages = _Messages(queue_id, queue_offset, commitlog_offset, stored_at, night, self._nights)
+        bounds = [0, *(np.flatnonzero(np.diff(queue_id)) + 1).tolist(), count]
+        queues = [(int(queue_id[start]), slice(start, end)) for start, end in pairwise(bounds)]
+        messages = _Messages(queues, queue_offset, commitlog_offset, stored_at, night)
         covered: dict[_Area, Mask] = {}
         inside: dict[tuple[_Area, ...], Mask] = {}
         twice: dict[tuple[tuple[_Area, ...], ...], Mask] = {}
@@ -236,7 +218,7 @@ class _Checks:
         back = self._went_back.get(key, [])
         found: defaultdict[int, list[_Area]] = defaultdict(list)
         for window in self._windows.get(key, ()):
-            if window.area.kind != _LATE and window.area.run not in back:
+            if window.area.kind is not WindowKind.LATE and window.area.run not in back:
                 found[bisect_right(back, window.area.run)].append(window.area)
         return tuple(tuple(areas) for areas in found.values())
 

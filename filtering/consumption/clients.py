@@ -275,7 +275,6 @@ def by_time(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[tuple
 
 
 def _narrowed(window: PullWindow, queue_ids: Iterable[int], client_tags: Predicate) -> PullWindow:
-    everything = (0, 0) if window.only_listed else (0, FOREVER)
-    ranges = {queue_id: window.offsets.get(queue_id, everything) for queue_id in queue_ids}
+    ranges = {queue_id: window.range_of(queue_id) for queue_id in queue_ids}
     checked = replace(window.message_filter, client_tags=client_tags)
     return replace(window, message_filter=checked, offsets=ranges, only_listed=True, is_of_client=True)

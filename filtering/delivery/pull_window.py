@@ -6,6 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter
@@ -21,6 +25,7 @@ HELD_PULL = "the broker may have held a pull when the subscription changed"
 OffsetRange = tuple[int, int]
 """Queue offsets or physical offsets, the second exclusive."""
 EVERYWHERE: OffsetRange = (BEGINNING, FOREVER)
+Number = int | npt.NDArray[np.int64]
 
 
 class WindowKind(Enum):
@@ -79,12 +84,21 @@ class PullWindow:
         """The offsets of a queue in it; from 0 to 0 if the queue is left out."""
         return self.offsets.get(queue_id, (0, 0) if self.only_listed else (0, FOREVER))
 
+    def covers(self, queue_id: int, queue_offset: Number, commitlog_offset: Number, stored_at: Number) -> Any:
+        """Whether messages of a queue are in it; ``stored_at``: ms. For arrays, an array with an element for each."""
+        (low, high), (begin, end) = self.range_of(queue_id), self.places.get(queue_id, EVERYWHERE)
+        return (
+            (self.stored_from <= stored_at) & (stored_at < self.stored_to)
+            & (low <= queue_offset) & (queue_offset < high)
+            & (begin <= commitlog_offset) & (commitlog_offset < end)
+        )  # fmt: skip
+
     def up_to(self, offsets: Mapping[int, int]) -> PullWindow:
         """The part of the window before an offset of each of these queues, by queue id."""
         ranges = dict(self.offsets)
         for queue_id, offset in offsets.items():
             if queue_id in ranges or not self.only_listed:
-                low, high = ranges.get(queue_id, (0, FOREVER))
+                low, high = self.range_of(queue_id)
                 ranges[queue_id] = low, min(high, offset)
         return replace(self, offsets=ranges)
 

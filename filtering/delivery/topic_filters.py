@@ -478,7 +478,7 @@ class TopicFilters:
                 number[change.before],
                 number[change.after],
                 number[change.until],
-                self._mask(_mask_key(change)),
+                self._mask(mask_key(change)),
             )
             for change in uncertain_changes
         ]
@@ -538,7 +538,7 @@ class TopicFilters:
         table[:, EXPRESSION] = [number[message_filter.expression] for message_filter in filters]
         table[:, CLIENT_TAGS] = [number[message_filter.client_tags] for message_filter in filters]
         table[:, FAILURE] = [number[message_filter.failure] for message_filter in filters]
-        table[:, MASK] = [self._mask(_mask_key(window)) for window in windows]
+        table[:, MASK] = [self._mask(mask_key(window)) for window in windows]
         table[:, LIVE] = [
             live_number[message_filter.born_time] if message_filter.bit_pos else -1 for message_filter in filters
         ]
@@ -628,7 +628,8 @@ def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Pr
     return message_filter.tags, message_filter.expression, message_filter.client_tags, message_filter.failure
 
 
-def _mask_key(window: PullWindow | UncertainChange) -> MaskKey:
+def mask_key(window: PullWindow | UncertainChange) -> MaskKey:
+    """The range of messages of a window: those of equal ranges share a mask."""
     offsets, places = (tuple(sorted(ranges.items())) for ranges in (window.offsets, window.places))
     return window.stored_from, window.stored_to, offsets, window.only_listed, places
 

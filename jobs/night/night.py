@@ -82,7 +82,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import DataFile, StoredFile, Table
 from schemas.delta.table_rows import Key, Where, files_that_may_hold, filtered, greatest, one_of, read_rows, within
-from schemas.messages.stored_messages import WHOLE_LOG, PhysicalRange, StoredRange, stored_ranges
+from schemas.messages.stored_messages import PhysicalRange, StoredRange, stored_ranges
 from schemas.pull_windows import PULL_WINDOWS, late_window_rows, planned_windows, window_rows
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -253,8 +253,7 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
         if offsets is None:
             continue
         for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True):
-            nothing = (0, 0) if window.only_listed else WHOLE_LOG
-            low, high = window.offsets.get(queue_id, nothing)
+            low, high = window.range_of(queue_id)
             if low < min(end, high) and (run := state.first_run_with(window.topic, queue_id, low)):
                 runs.append(run)
     if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_changes):
