@@ -24,7 +24,6 @@ from schemas.delta.table_rows import Key, Where, files_that_may_hold, one_of, ro
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_runs
-from schemas.pull_windows import PULL_WINDOWS
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import (
     FIRST_SNAPSHOT,
@@ -105,14 +104,9 @@ class BrokerFacts:
                 f"{self.warehouse.location} holds a replay, which has no messages: ask the warehouse it was made from"
             )
 
-    @property
-    def has_windows(self) -> bool:
-        """Whether pull_windows has the windows of all nights: an older mqsieve did not store them."""
-        return PULL_WINDOWS.name in self.last.tables
-
     def check_has_windows(self) -> None:
         """Raises UsageError if an older mqsieve ran the nights, and did not store their windows."""
-        if not self.has_windows:
+        if not self.last.has_windows:
             raise UsageError(
                 f"{self.warehouse.location} was written by an older mqsieve, which stored no pull_windows: the next "
                 "nightly adds them"

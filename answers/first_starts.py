@@ -121,7 +121,7 @@ def started_last_night(facts: BrokerFacts) -> list[str]:
     were no such messages.
     """
     oldest = min((file.least["store_timestamp"] for file in facts.warehouse.files(COMMITLOG, facts.name)), default=None)
-    if oldest is None or not facts.nights or not facts.has_windows:
+    if oldest is None or not facts.nights or not facts.last.has_windows:
         return []
     rows = facts.rows(PULL_WINDOWS, where=[one_of("run", [facts.nights[-1].run]), within("available_at", oldest + 1)])
     is_first = pc.starts_with(rows["reason"], _OF_FIRST_START)

@@ -21,6 +21,7 @@ from filtering.subscriptions.history import EarlierConfig
 from schemas.delta.delta_log import TableState
 from schemas.delta.table import LAYOUT, Table, column
 from schemas.delta.warehouse import Warehouse
+from schemas.pull_windows import PULL_WINDOWS
 
 # The keys of ``inputs`` in a ledger entry, each with what its text says.
 #
@@ -233,6 +234,11 @@ class LedgerEntry:
         return {
             line: {int(queue_id): offset for queue_id, offset in of_line.items()} for line, of_line in found.items()
         }
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether pull_windows has the windows of all nights: an older mqsieve did not store them."""
+        return PULL_WINDOWS.name in self.tables
 
     @property
     def messages_from(self) -> int:

@@ -138,7 +138,7 @@ def window_checks(scope: Scope) -> pa.Table:
 
 
 def _rows_of_broker(facts: BrokerFacts, first_run: str) -> Iterator[tuple[object, ...]]:
-    if not facts.has_windows:
+    if not facts.last.has_windows:
         return
     checks = _Checks(facts, first_run)
     where = [within("run", first_run)]

@@ -194,7 +194,7 @@ def audited_brokers(scope: Scope) -> pa.Table:
             _unreadable_bytes(facts),
             facts.broker.max_error_rate_of_bloom_filter,
             knows_clients(facts),
-            facts.has_windows,
+            facts.last.has_windows,
         )
         for facts in scope.facts
     )

@@ -44,7 +44,6 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, greatest, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_messages import PhysicalRange
-from schemas.pull_windows import PULL_WINDOWS
 from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
 from schemas.run_ledger import (
     COMMITTED_AT,
@@ -99,11 +98,6 @@ class BrokerState:
     def filtered_to(self) -> int:
         """The physical offset up to which the last night filtered messages."""
         return filtered_to(self.nights)
-
-    @property
-    def has_windows(self) -> bool:
-        """Whether pull_windows has the windows of all nights: an older mqsieve did not store them."""
-        return self.last is None or PULL_WINDOWS.name in self.last.tables
 
     @property
     def has_queue_ids(self) -> bool:

@@ -359,12 +359,13 @@ class Run:
         redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
         fingerprints = inputs.fingerprints(options, continued, events, broker)
         nothing_new = is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps)
-        if nothing_new and state.has_windows:
+        has_windows = state.last is None or state.last.has_windows
+        if nothing_new and has_windows:
             return NightReport(broker, inputs, events, seconds=time.monotonic() - begun)
         changes = self._changes(broker)
         redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
         read_queues = inputs.snapshot.offsets.read_queues if inputs.snapshot is not None else {}
-        if not state.has_windows:  # repeated nights may have late messages of earlier ones
+        if not has_windows:  # repeated nights may have late messages of earlier ones
             plan_older_nights(redo.state, events.events, read_queues, self.expressions, changes)
         state_before = self._redo_nights(redo, continued, broker, events.events, changes, options.hooks, read_queues)
         forget_unsettled(state_before, plan, changes)
