@@ -33,11 +33,11 @@ from answers.first_starts import FirstStarts, Start
 from answers.lag import positions_in_queue
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.consumption.clients import ClientChecks, dropping_clients
-from filtering.consumption.group import DELETED, HELD_MESSAGES, HELD_PULL
+from filtering.consumption.group import DELETED
 from filtering.counted import counted, listed
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
-from filtering.delivery.pull_window import PullWindow, WindowKind
+from filtering.delivery.pull_window import HELD_PULL, PullWindow, WindowKind
 from filtering.explanation.decision import (
     BitMapCheck,
     Decision,
@@ -73,7 +73,6 @@ from filtering.explanation.trace import Part, trace
 from filtering.findings import INFO, expression_findings, own_findings
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
-from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import BROADCASTING
 from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
 from filtering.subscriptions.inconsistency import seeming_disagreements
@@ -564,7 +563,7 @@ class WindowsOfMessages:
         by_start = {row.valid_from: row for row in rows}
         pulls = []
         for night, window in self._of_message(message).get(group, ()):
-            if window.kind is not WindowKind.LOST:
+            if window.kind not in (WindowKind.LOST, WindowKind.UNCERTAIN):
                 at = self._pulled_at(night, window, message)
                 pulls.append(Pulled(by_start[window.subscription_from], at, self._config(night, window, at)))
         return sorted(pulls, key=lambda pull: pull.at)
@@ -572,6 +571,11 @@ class WindowsOfMessages:
     def are_lost(self, message: FoundMessage, group: str) -> bool:
         """Whether the broker deleted the message before the group pulled it."""
         return any(window.kind is WindowKind.LOST for _, window in self._of_message(message).get(group, ()))
+
+    def changes(self, message: FoundMessage, group: str) -> list[int]:
+        """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
+        windows = (window for _, window in self._of_message(message).get(group, ()))
+        return sorted({window.subscription_from for window in windows if window.reason == HELD_PULL})
 
     def _pulled_at(self, night: int, window: PullWindow, message: FoundMessage) -> int:
         """When the group pulled a message in a window; one that was behind, when the night began."""
@@ -616,9 +620,9 @@ class WindowsOfMessages:
 
 
 def _counts(kind: WindowKind, night: int, first: int, is_late: bool) -> bool:
-    """Whether a window of a night filtered, or lost, messages in it. ``first``: the night that first filtered them."""
+    """Whether a window of a night is about the messages in it. ``first``: the night that first filtered them."""
     if kind is WindowKind.UNCERTAIN:
-        return False
+        return True  # it is limited to seconds
     if not is_late:
         return kind is not WindowKind.LATE and bool(is_of_night(kind, night, first))
     return night == first if kind is WindowKind.LATE else kind is not WindowKind.ONLINE and night > first
@@ -649,44 +653,19 @@ def why_not_pulled(rows: Sequence[SubscriptionRow], config: BrokerConfig, stored
     return f"the group's offset was moved past it while {why}"
 
 
-def later_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
-    """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
-    if is_tag_type(pull.row.expression_type) or pull.row.sent_with_pull:
-        return None
-    later = [row for row in rows if pull.at < row.valid_from <= pull.at + HELD_MESSAGES]
-    return next((row for row in later if row.filter != pull.row.filter and is_pulling(row, pull.config)), None)
-
-
-def earlier_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
-    """The earlier subscription that may have filtered the message, pulled just after the change.
-
-    It has tags, which the client checks, or a held pull brought it. A group that did not pull in between has no held
-    pull.
-    """
-    earlier = [row for row in rows if row.valid_from < pull.row.valid_from]
-    before = next((row for row in reversed(earlier) if row.filter != pull.row.filter), None)
-    since = [] if before is None else [row for row in earlier if row.valid_from >= before.valid_from]
-    if before is None or not all(is_pulling(row, pull.config) for row in since):
-        return None
-    if before.valid_to is None or before.valid_to <= pull.at - HELD_PULL:
-        return None
-    return before if before.tags_set or before.sent_with_pull else None
-
-
-# Uncertainty: which of two subscriptions filtered a message that was stored just after the change?
+# Says when it is not known which of two subscriptions filtered a message that was stored just after the change.
 
 
 def after_change(
-    facts: BrokerFacts, message: FoundMessage, rows: Sequence[SubscriptionRow], pull: Pulled, is_delivered: bool
+    facts: BrokerFacts, message: FoundMessage, before: SubscriptionRow, pulled_at: int, is_delivered: bool
 ) -> str | None:
     """Why an earlier pull may have had the message in its answer, and what that changes; None if it did not.
 
-    The broker may have answered a pull from before the change with it. If the pull brought its own subscription, this
-    one filtered the message. Otherwise the client drops what its old tags do not name. The first message that matches
-    the old subscription ends this pull.
+    The broker may have answered a pull from ``before`` the change with it, though the group pulled it at ``pulled_at``
+    (ms). If the pull brought its own subscription, this one filtered the message. Otherwise the client drops what its
+    old tags do not name. The first message that matches the old subscription ends this pull.
     """
-    before = earlier_filter(rows, pull)
-    if pull.at != message.store_timestamp or before is None or before.valid_to is None:
+    if before.valid_to is None or not before.valid_to <= pulled_at == message.store_timestamp:
         return None
     between = [
         one_of("topic", [message.topic]),
@@ -700,7 +679,7 @@ def after_change(
         then = _by_the_old_tags(facts, message, before, between) if is_delivered else None
     if then is None:
         return None
-    seconds = (pull.at - before.valid_to) / 1000
+    seconds = (pulled_at - before.valid_to) / 1000
     return (
         f"stored {seconds:.1f} s after the subscription changed: the broker may have answered an earlier pull with it, "
         f"and {then}"
@@ -1043,7 +1022,7 @@ class Explainer:
             decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, headline=headline, detail="")
         why = None
         if delivered:
-            why = after_change(self._facts, message, rows, pull, is_delivered=True)
+            why = self._after_change(message, rows, pull, is_delivered=True)
             why = why or in_lost_pull(self._facts, message, pull, last)
         return replace(explanation, decision=decision, received=received, pulled_at=last.available_at, uncertain=why)
 
@@ -1073,15 +1052,33 @@ class Explainer:
         return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)
 
     def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> Explanation:
-        other = later_filter(rows, pull)
-        if other is None:
-            return replace(explanation, uncertain=after_change(self._facts, explanation.message, rows, pull, False))
-        pull_after = replace(pull, row=other, at=other.valid_from)
-        if self._filtered(explanation.message, pull_after).outcome is explanation.outcome:
-            return explanation
-        seconds = (other.valid_from - pull.at) / 1000
-        why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
-        return replace(explanation, uncertain=why)
+        message = explanation.message
+        for changed_at in self._windows.changes(message, explanation.consumer_group):
+            before, other = (in_force_at(rows, at)[0] for at in (changed_at - 1, changed_at))
+            later = replace(pull, row=other, at=changed_at)
+            if changed_at <= pull.at or before.filter != pull.row.filter:
+                continue
+            if self._filtered(message, later).outcome is not explanation.outcome:
+                seconds = (changed_at - pull.at) / 1000
+                why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
+                return replace(explanation, uncertain=why)
+        return replace(explanation, uncertain=self._after_change(message, rows, pull, is_delivered=False))
+
+    def _after_change(
+        self, message: FoundMessage, rows: Sequence[SubscriptionRow], pull: Pulled, is_delivered: bool
+    ) -> str | None:
+        """Why a pull from before a change may have had the message in its answer; None if none had.
+
+        A group that left since then has no such pull any more.
+        """
+        changes = self._windows.changes(message, pull.row.consumer_group)
+        for before in reversed(rows):
+            since = [row for row in rows if before.valid_from < row.valid_from <= pull.at]
+            if before.valid_to in changes and all(is_pulling(row, pull.config) for row in since):
+                why = after_change(self._facts, message, before, pull.at, is_delivered)
+                if why is not None:
+                    return why
+        return None
 
 
 def _no_entry(message: FoundMessage) -> str:

@@ -69,11 +69,11 @@ class FirstStarts:
         first = [window for window in windows if window.available_at == at]
         # An empty range leaves a queue to another window, or ends at the offset that the group has committed.
         window = max(first, key=lambda each: (each.kind is not WindowKind.LOST, *reversed(each.range_of(queue_id))))
-        begin = self._begin(window, queue, EVERYWHERE)
-        if begin is None:
+        begin, (_, end) = self._begin(window, queue, EVERYWHERE), window.range_of(queue_id)
+        if begin is None or end == 0:
             return None
         lost = [each.offsets[queue_id][0] for each in first if each.kind is WindowKind.LOST]
-        offset = min([begin, *lost])
+        offset = min(begin, end, *lost)
         reason = window.reason.removeprefix(_OF_FIRST_START)
         if offset == 0 and window.reason != reason:
             reason = with_first_message(StartReason(reason))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from filtering.delivery.message_filter import MessageFilter, tag_check
 from filtering.delivery.pull_window import (
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from filtering.consumption.plan import NightPlan
 
 PULL = "PULL"
-FILTERING = frozenset({WindowKind.ONLINE.value, WindowKind.BACKLOG.value, WindowKind.RESET.value})
+FILTERING = (WindowKind.ONLINE, WindowKind.BACKLOG, WindowKind.RESET)
 """The kinds of the windows that a night planned to filter messages with."""
 _ALL_OFFSETS, _ALL_PLACES = (0, FOREVER), (BEGINNING, FOREVER)
 _QUEUE = pa.struct(
@@ -204,8 +203,10 @@ def _stored_window(row: Mapping[str, Any]) -> PullWindow:
 
 def planned_windows(rows: pa.Table, filters: NightFilters, night_began: int | None) -> Iterator[PullWindow]:
     """The windows with which a night filtered messages, from its rows. ``night_began``: ms; None: it was the first."""
-    for row in rows.filter(pc.is_in(rows["kind"], value_set=pa.array(sorted(FILTERING)))).to_pylist():
+    for row in rows.to_pylist():
         window = _stored_window(row)
+        if window.kind not in FILTERING:
+            continue
         at = window.available_at
         if at is None:
             begin = max(window.stored_from, window.subscription_from)

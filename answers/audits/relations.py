@@ -86,7 +86,7 @@ WINDOW_CHECKS = pa.schema(
     ]
 )
 Mask = NDArray[np.bool_]
-_FILTERING = {WindowKind(kind) for kind in FILTERING} | {WindowKind.LATE}
+_FILTERING = (*FILTERING, WindowKind.LATE)
 
 
 @dataclass(frozen=True)
