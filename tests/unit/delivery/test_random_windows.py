@@ -62,12 +62,8 @@ def random_window(choose: random.Random) -> PullWindow:
 
 def outcomes(window: PullWindow, row: dict[str, Any], bit_map: bytes | None) -> Iterator[str]:
     """What one message adds to the counts of a window."""
-    filters, properties, queue_id = window.message_filter, row["properties"], row["queue_id"]
-    low, high = window.offsets.get(queue_id, (0, 0) if window.only_listed else (0, MESSAGES))
-    if not (window.stored_from <= row["store_timestamp"] < window.stored_to and low <= row["queue_offset"] < high):
-        return
-    begin, end = window.places.get(queue_id, (0, 100))
-    if not begin <= row["commitlog_offset"] < end:
+    filters, properties = window.message_filter, row["properties"]
+    if not window.covers(*(row[name] for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp"))):
         return
     tags, colours = filters.client_tags, filters.expression
     has_hash = tags == TRUE or tags_code(properties["TAGS"]) in map(tags_code, tags.texts)  # type: ignore[attr-defined]
