@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
 from answers.first_starts import FirstStarts, Start
 from answers.lag import positions_in_queue
+from answers.pops_of_message import PopsOfMessages
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.consumption.clients import ClientChecks, dropping_clients
 from filtering.consumption.group import DELETED
@@ -71,6 +72,7 @@ from filtering.explanation.journey import (
 from filtering.explanation.nearest import NearestMiss, nearest_miss
 from filtering.explanation.trace import Part, trace
 from filtering.findings import INFO, expression_findings, own_findings
+from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
 from filtering.subscriptions.events import BROADCASTING
@@ -371,12 +373,13 @@ def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
 # Explanations.
 
 
-BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
+BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK, Outcome.DEAD)
 """Outcomes that the table deliveries stores."""
 
 VERDICTS = {
     Outcome.DELIVERED: "delivered",
     Outcome.DROPPED_BY_CLIENT: "returned by the broker, dropped by the client",
+    Outcome.DEAD: "given up: popped once too often",
     Outcome.DROPPED_BY_HOOK: "returned by the broker, dropped by a filter hook of the client",
     Outcome.PENDING: "not yet pulled",
     Outcome.NOT_SUBSCRIBED: "never asked for",
@@ -755,6 +758,7 @@ NO_QUEUE_IDS = (
     "the clients of the group subscribe differently, and the messages have no queue ids: which client read this one, "
     "and whether it kept it, is not known"
 )
+READ_FOR_NOTHING = "passed over by a pop that handed out nothing, so that the broker wrote nothing down"
 BY_POP = "the group consumes the topic by POP, which is not replayed: this is what a group that pulls would receive"
 
 
@@ -771,6 +775,7 @@ class Explainer:
         self._positions = cache(partial(positions_in_queue, facts, groups))
         self._windows = WindowsOfMessages(facts, groups)
         self._first_starts = cache(lambda topic: FirstStarts(facts, self._windows.of_topic(topic)))
+        self._pops = PopsOfMessages(facts)
         self._rows = states_by_key(history)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
@@ -821,7 +826,8 @@ class Explainer:
 
     def _other_evidence(self, explanation: Explanation) -> str | None:
         """Why something else than the subscriptions shows that the group may have received the message."""
-        if (explanation.consumer_group, explanation.message.topic) in self._facts.not_replayed.pop:
+        key = explanation.consumer_group, explanation.message.topic
+        if key in self._facts.not_replayed.pop and not self._facts.writes_down_pops:
             return BY_POP
         back = next((step for step in explanation.journey if step.kind is StepKind.SENT_BACK or step.is_retry), None)
         first = next((step for step in explanation.journey if step.kind is StepKind.FILTERED), None)
@@ -943,11 +949,15 @@ class Explainer:
     def _explained(self, message: FoundMessage, consumer_group: str) -> Explanation:
         if message.entry is None:
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, _no_entry(message))
-        rows = self._rows[consumer_group, message.topic]
+        rows = self._rows[consumer_group, subscribed_topic(consumer_group, message.topic)]
+        received = [delivery for delivery in message.deliveries if delivery.consumer_group == consumer_group]
+        if self._pops.is_popping(message, consumer_group):
+            found = self._popped(message, consumer_group, rows, received)
+            if found is not None:
+                return found
         if not rows:
             why = never_subscribed(message.topic, consumer_group)
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
-        received = [delivery for delivery in message.deliveries if delivery.consumer_group == consumer_group]
         if received:
             return self._received(message, rows, received)
         pulls = self._pulls(message, consumer_group, rows)
@@ -963,6 +973,38 @@ class Explainer:
             why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
         return self._with_uncertainty(explanation, rows, pulls[-1])
+
+    def _popped(
+        self, message: FoundMessage, group: str, rows: Sequence[SubscriptionRow], received: Sequence[Delivery]
+    ) -> Explanation | None:
+        """What the record says of a message and a group that pops; None if it says nothing."""
+        # A pop brings its own subscription, and uses no bit map.
+        carried = [replace(row, sent_with_pull=True) for row in rows]
+        text = self._pops.text(message, group)
+        if received and in_force_at(rows, received[-1].subscription_from):
+            explanation = self._received(message, carried, received)
+        elif received:
+            explanation = self._without_filters(message, group, Outcome(received[-1].outcome), "")
+            explanation = replace(explanation, received=received)
+        elif text:
+            why = f"{text}; popped for nobody: the client was just leaving"
+            return self._without_filters(message, group, Outcome.NOT_SUBSCRIBED, why)
+        else:
+            at = self._pops.passed_over_at(message, group)
+            text = READ_FOR_NOTHING if at is None else f"passed over by the pop of {time_text(at)}"
+            position = self._positions(message.topic, message.queue_id).get(group)
+            if at is None and (position is None or message.queue_offset >= position):
+                return None
+            in_force = in_force_at(carried, message.store_timestamp if at is None else at)
+            if not in_force or not in_force[0].is_consuming:
+                return None
+            explanation = self._filtered(
+                message, Pulled(in_force[0], at or message.store_timestamp, self._facts.broker)
+            )
+            if explanation.outcome in BY_THE_TABLES:
+                return None
+        headline = "; ".join(filter(None, [text, explanation.decision.headline]))
+        return replace(explanation, decision=replace(explanation.decision, headline=headline))
 
     def _seems_uncertain(self, explanation: Explanation) -> str | None:
         """What is not known, if clients of the group seem to disagree about the message; None if they do not."""
@@ -1089,6 +1131,8 @@ def _no_entry(message: FoundMessage) -> str:
 
 def _otherwise(outcome: Outcome, explanation: Explanation) -> str:
     """Why the stored outcome differs from what the filters of the subscription decide."""
+    if outcome is Outcome.DEAD:
+        return "given up: it was popped once too often"
     if outcome is Outcome.DROPPED_BY_HOOK:
         return "a filter hook of the client drops it"
     if outcome is Outcome.DROPPED_BY_CLIENT:

@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.pull_window import FOREVER, OffsetRange
+from filtering.pops.groups import PopGroups
+from filtering.pops.modes import Interval, PopModes
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import BROADCASTING, Operation, SubscriptionEvent, with_offsets
-from filtering.subscriptions.history import in_force_at, subscription_history
+from filtering.subscriptions.events import BROADCASTING, GroupTopic, Operation, SubscriptionEvent, with_offsets
+from filtering.subscriptions.history import in_force_at, states_by_key, subscription_history
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -28,6 +30,8 @@ from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import (
     FIRST_SNAPSHOT,
     NOT_REPLAYED,
+    POP_GROUPS,
+    POP_MODES,
     REPLAY,
     LedgerEntry,
     by_broker,
@@ -201,6 +205,34 @@ class BrokerFacts:
         """What the last snapshot shows of consumption that is not replayed."""
         text = self.last.inputs.get(NOT_REPLAYED)
         return NotReplayed() if text is None else NotReplayed.of_text(text)
+
+    @property
+    def writes_down_pops(self) -> bool:
+        """Whether the broker's own record says what groups popped."""
+        text = self.last.inputs.get(POP_MODES)
+        return text is not None and bool(PopModes.of_text(text).recorded) and not self.broker.enable_pop_buffer_merge
+
+    @cached_property
+    def popping(self) -> Mapping[GroupTopic, Sequence[Interval]]:
+        """When groups popped topics, as far as the broker wrote it down."""
+        return {key: pops for key, pops in self._pops.items() if key[0] not in self.pop_groups.in_order}
+
+    @property
+    def pops_in_order(self) -> Sequence[GroupTopic]:
+        """The groups and topics that pop in order, which the broker does not write down."""
+        return sorted(key for key in self._pops if key[0] in self.pop_groups.in_order)
+
+    @cached_property
+    def _pops(self) -> Mapping[GroupTopic, Sequence[Interval]]:
+        if not self.writes_down_pops:
+            return {}
+        modes = PopModes.of_text(self.last.inputs[POP_MODES])
+        return modes.intervals(states_by_key(self.history), self.events)
+
+    @cached_property
+    def pop_groups(self) -> PopGroups:
+        text = self.last.inputs.get(POP_GROUPS)
+        return PopGroups() if text is None else PopGroups.of_text(text)
 
     @cached_property
     def offsets(self) -> pa.Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from filtering.consumption.offsets import COMMIT_DELAY, REMOVED, Offsets
 from filtering.counted import counted, listed
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
+from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.predicate import TRUE
 from filtering.pulls import ResponseCode, refusal
 from filtering.subscriptions.events import GroupTopic
@@ -35,6 +36,7 @@ from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table_rows import filtered, group_numbers, least, one_of, tuples, within
 from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.stored_messages import read_entries, stored_ranges
+from schemas.pops import POPS
 
 # Why there is no lag.
 
@@ -245,6 +247,10 @@ class Lag(Standing):
     None if it has none, as no broker before 5.1.0 has. ``oldest_at`` is when the oldest of these messages was stored,
     ``oldest_ms`` its age at the end of the last night. ``refusal`` is the code with which the broker refuses the
     group's pulls; such a group receives nothing.
+
+    Of a group that pops, whose ``committed`` offset is that up to which pops have read: ``in_flight`` counts the
+    messages that were handed out and not acknowledged, ``in_flight_until`` is when the last of them can be popped
+    again, and ``to_be_redelivered`` counts those whose time is over and that are not stored again yet.
     """
 
     behind: int
@@ -254,6 +260,9 @@ class Lag(Standing):
     oldest_ms: int | None
     is_consuming: bool
     refusal: str | None
+    in_flight: int | None = None
+    in_flight_until: int | None = None
+    to_be_redelivered: int | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -304,7 +313,8 @@ def lag(
     ``only_behind``: only the queues in which a group is behind, or beyond the end. ``newer``: offsets of a later time.
     The ends of the queues stay those of the last night. Filter hooks of clients are not applied.
     """
-    in_force = {row.key: row for row in (facts.in_force if groups is None else facts.in_force_of(groups))}
+    in_force = dict(_in_force(facts, facts.in_force if groups is None else facts.in_force_of(groups)))
+    unacknowledged = open_pops(facts)
     by_topic: defaultdict[str, list[Standing]] = defaultdict(list)
     behind = set()
     for standing in standings(facts, newer, groups, topics, only_behind=only_behind):
@@ -319,11 +329,46 @@ def lag(
     has_commits = newer is not None or facts.offsets["committed"].null_count < len(facts.offsets)
     clients = ClientChecks([event for event in facts.events if groups is None or event.group in groups])
     rows = [
-        _row(standing, in_force.get(standing.key), counts[topic], has_commits, facts, clients)
+        _row(standing, in_force.get(standing.key), counts[topic], has_commits, facts, clients, unacknowledged)
         for topic, queues in by_topic.items()
         for standing in queues
     ]
     return sorted(rows, key=lambda row: (row.consumer_group, row.topic, row.queue_id))
+
+
+def _in_force(facts: BrokerFacts, rows: Iterable[SubscriptionRow]) -> Iterator[tuple[GroupTopic, SubscriptionRow]]:
+    """The subscriptions in force. Those of groups that pop come with each request, and filter retry topics, too."""
+    for row in rows:
+        if row.key in facts.popping:
+            carried = replace(row, sent_with_pull=True)
+            yield row.key, carried
+            for topic in retry_topics(*row.key):
+                yield (row.consumer_group, topic), replace(carried, topic=topic)
+        else:
+            yield row.key, row
+
+
+@dataclass
+class OpenPops:
+    """The messages in a queue that a group popped and did not acknowledge. ``until``: ms."""
+
+    in_flight: int = 0
+    until: int | None = None
+    overdue: int = 0
+
+
+def open_pops(facts: BrokerFacts) -> dict[tuple[str, str, int], OpenPops]:
+    """What groups popped and did not acknowledge, by group, topic and queue id."""
+    found: defaultdict[tuple[str, str, int], OpenPops] = defaultdict(OpenPops)
+    if facts.popping:
+        names = ["consumer_group", "topic", "queue_id", "visible_at"]
+        for *queue, visible_at in tuples(facts.rows(POPS, names, [one_of("is_open", [True])]), *names):
+            pops = found[queue[0], queue[1], queue[2]]
+            if visible_at > facts.as_of:
+                pops.in_flight, pops.until = pops.in_flight + 1, max(visible_at, pops.until or 0)
+            else:
+                pops.overdue += 1
+    return dict(found)
 
 
 def _first_offsets(facts: BrokerFacts, by_topic: Mapping[str, Iterable[Standing]]) -> dict[tuple[str, int], int]:
@@ -433,6 +478,7 @@ def _row(
     has_commits: bool,
     facts: BrokerFacts,
     clients: ClientChecks,
+    unacknowledged: Mapping[tuple[str, str, int], OpenPops],
 ) -> Lag:
     """``has_commits``: whether a snapshot had committed offsets."""
     waiting = counts.waiting_of(standing.consumer_group, standing.queue_id)
@@ -442,6 +488,9 @@ def _row(
     if code is None and clients.without_subscription(*standing.key, facts.as_of) is not None:
         code = ResponseCode.SUBSCRIPTION_NOT_EXIST
     has_metric = facts.broker.version.has_lag_metric
+    group, topic = standing.key
+    pops = unacknowledged.get((group, topic, standing.queue_id), OpenPops())
+    is_popping = (group, subscribed_topic(group, topic)) in facts.popping
     estimate = sample.estimate(behind) if sample is not None else behind
     if standing.committed is None and has_commits:
         estimate = 0  # The broker takes the end of the queue for an offset that it does not have.
@@ -454,4 +503,7 @@ def _row(
         oldest_ms=max(0, facts.as_of - waiting.oldest_at) if waiting else None,
         is_consuming=row is not None and row.is_consuming,
         refusal=code.name if code is not None else None,
+        in_flight=pops.in_flight if is_popping else None,
+        in_flight_until=pops.until,
+        to_be_redelivered=pops.overdue if is_popping else None,
     )

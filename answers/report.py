@@ -25,6 +25,7 @@ from answers.lint import findings, findings_without_messages
 from filtering.counted import counted, listed
 from filtering.delivery.entries import has_entry
 from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
+from filtering.pops.record import subscribed_topic
 from filtering.pulls import ResponseCode, refused
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import GroupTopic
@@ -34,9 +35,8 @@ from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, MEANINGS, client_drops
 from schemas.delta.table_rows import one_of, tuples
 from schemas.errors import UsageError, time_text
-from schemas.quarantine import QUARANTINE
+from schemas.quarantine import QUARANTINE, is_of_log
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import LedgerEntry, by_broker, read_ledger, runs_of, unreplaced_runs
 from schemas.spark_tasks import Session
 
@@ -87,7 +87,7 @@ def group_counts(
     """The counts of two nights, ``before`` and ``now``, side by side: by topic and name, all groups of either."""
     expressions = {row.key: row.expression or "*" for row in facts.in_force}
     return [
-        GroupCounts(*key, expressions.get(key, ""), now.get(key, NOTHING), before.get(key))
+        GroupCounts(*key, expressions.get((key[0], subscribed_topic(*key)), ""), now.get(key, NOTHING), before.get(key))
         for key in sorted(now.keys() | before.keys(), key=itemgetter(1, 0))
     ]
 
@@ -279,7 +279,7 @@ def _in_quarantine(facts: BrokerFacts) -> Iterator[Problem]:
         ("quarantined-before", [each for each in every if not each.new]),
     ):
         for each in found[:SHOWN]:
-            place = f"{'offset' if is_mapped_file(each.source_file) else 'line'} {each.first:,}"
+            place = f"{'offset' if is_of_log(each.source_file) else 'line'} {each.first:,}"
             place = place if each.pieces == 1 else f"{each.pieces:,} times from {place} on"
             yield Problem(code, f"{each.source_file}, {place}: {each.reason}")
         if len(found) > SHOWN:
@@ -473,7 +473,11 @@ def not_replayed(facts: BrokerFacts) -> Iterator[str]:
     """One line for each kind of consumption that is not replayed."""
     found = facts.not_replayed
     revived = [topic for topic in facts.topics if topic.startswith(REVIVE_TOPIC_PREFIX)]
-    if found.pop:
+    if facts.writes_down_pops:
+        consumers = [f"{group} on {topic}" for group, topic in facts.pops_in_order]
+        if consumers:
+            yield f"not written down by the broker: what groups pop in order, of {listed(consumers, NAMED)}"
+    elif found.pop:
         consumers = [f"{group} on {topic}" for group, topic in found.pop]
         yield f"not replayed: consumption by POP, of {listed(consumers, NAMED)}"
     elif revived:

@@ -46,7 +46,7 @@ BROKER_KEYS = frozenset(
 DELIVERIES_DEPEND_ON = (
     "enable_property_filter", "enable_calc_filter_bit_map", "enable_consume_queue_ext", "filter_support_retry",
     "max_error_rate_of_bloom_filter", "expect_consumer_num_use_filter", "filter_data_clean_time_span",
-    "message_delay_level",
+    "message_delay_level", "enable_pop_buffer_merge",
 )  # fmt: skip
 """The settings that decide what groups receive, and what their filter bit maps are."""
 
@@ -83,6 +83,7 @@ class BrokerConfig:
     max_transfer_count_on_message_in_disk: int = 8
     travel_cq_file_num_when_get_message: int = 1
     estimate_accumulation: bool = True
+    enable_pop_buffer_merge: bool = False
     max_consume_queue_scan: int = 20_000
     sample_count_threshold: int = 5_000
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from answers.facts import BrokerFacts
 
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --json")
-NOT_SEEN = "POP and gRPC consumers and tiered storage use no bit map and are not in the tables"
+NOT_SEEN = "POP and gRPC consumers and tiered storage use no bit map, and do not count here"
 
 
 def parser() -> Parser:

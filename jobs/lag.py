@@ -87,6 +87,8 @@ def main(arguments: list[str]) -> None:
         else:
             _print_queues(rows, several)
         _print_beyond_end(answers, several)
+        for facts in brokers:
+            _print_in_flight(facts, chosen, several)
         print(_ends(brokers) if several else _end(brokers[0], newer, chosen))
 
 
@@ -143,6 +145,24 @@ def _print_beyond_end(answers: Sequence[tuple[BrokerFacts, list[Lag]]], several:
         for group in beyond_end(rows):
             where = f" of {short(facts.name)}" if several else ""
             print(f"{short(group.consumer_group)} on {short(group.topic)}{where}: {group.text}")
+
+
+def _print_in_flight(facts: BrokerFacts, chosen: argparse.Namespace, several: bool) -> None:
+    """A line for each group and topic with messages that were popped and not acknowledged."""
+    from answers.lag import open_pops
+
+    where = f" of {short(facts.name)}" if several else ""
+    by_key = groupby(sorted(open_pops(facts).items(), key=lambda each: each[0]), key=lambda each: each[0][:2])
+    for (group, topic), queues in by_key:
+        if group not in (chosen.group or (group,)) or topic not in (chosen.topic or (topic,)):
+            continue
+        pops = [each for _, each in queues]
+        times = [each.until for each in pops if each.until is not None]
+        until = f" until {time(max(times))}" if times else ""
+        overdue = sum(each.overdue for each in pops)
+        again = f", {overdue:,} to be redelivered" if overdue else ""
+        in_flight = sum(each.in_flight for each in pops)
+        print(f"{short(group)} on {short(topic)}{where}: {in_flight:,} in flight{until}{again}")
 
 
 def _cells(rows: Sequence[Lag]) -> list[str]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from filtering.delivery.delivery_blocks import MATCH
 from schemas.delta.table import Table, column
+from schemas.pops import PLANNED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,17 +44,19 @@ DELIVERY_BLOCKS = Table(
             "matches",
             pa.list_(MATCH),
             "one for each set of groups that received the same messages: the outcome, DELIVERED, or for messages "
-            "that the broker returned DROPPED_BY_CLIENT (tag check) or DROPPED_BY_HOOK (filter hook); the number "
-            "of messages; the groups, with the valid_from of the subscription and when they could first pull "
-            "(null: when stored); the messages, numbered from 0, as positions or as bits (message i is bit i % 64 "
-            "of word i DIV 64); if both are null, all messages",
+            "that the broker returned DROPPED_BY_CLIENT (tag check), DROPPED_BY_HOOK (filter hook) or DEAD (popped "
+            "once too often, and given up); the number of messages; the groups, with the valid_from of the "
+            "subscription and when they could first pull (null: when stored) or popped; the messages, numbered from "
+            "0, as positions or as bits (message i is bit i % 64 of word i DIV 64); if both are null, all messages",
             nullable=False,
         ),
+        column("source", pa.string(), "RECORDED: the broker wrote the deliveries down; null: they are inferred"),
         column("run", pa.string(), "the run that decided the deliveries", nullable=False),
     ],
     statistics_on=("topic", "first_store_timestamp", "last_store_timestamp", "run"),
     dictionary_encoded=(
         "topic",
+        "source",
         "run",
         "queue_id.list.element",
         f"{_MATCH}.outcome",
@@ -75,8 +78,8 @@ def read(spark: SparkSession, warehouse: Warehouse) -> DataFrame:
     """The deliveries as a DataFrame, one row per pair of message and group.
 
     Columns: consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset, outcome, available_at (ms,
-    when the group could first pull the message), subscription_from (valid_from of the subscription that filtered it)
-    and run.
+    when the group could first pull the message, or popped it), subscription_from (valid_from of the subscription that
+    filtered it; 0: none is known), source (RECORDED: the broker wrote it down; PLANNED: it is inferred) and run.
     """
     from schemas.spark_views import pairs
 
@@ -93,9 +96,10 @@ PAIRS = pa.schema(
         column("queue_id", pa.int32()),
         column("queue_offset", pa.int64()),
         column("commitlog_offset", pa.int64()),
-        column("outcome", pa.string(), "DELIVERED, DROPPED_BY_CLIENT or DROPPED_BY_HOOK"),
-        column("available_at", pa.int64(), "when the group could first pull the message"),
+        column("outcome", pa.string(), "DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK or DEAD"),
+        column("available_at", pa.int64(), "when the group could first pull the message, or popped it"),
         column("subscription_from", pa.int64(), "valid_from of the subscription that filtered it"),
+        column("source", pa.string(), "RECORDED: the broker wrote it down; PLANNED: it is inferred"),
         column("run", pa.string(), "the run that decided the delivery"),
     ]
 )
@@ -151,6 +155,7 @@ def _pairs(
     stored = block["store_timestamp"].values.take(index)
     values["available_at"] = pc.coalesce(values["available_at"], stored)
     values |= {name: pa.repeat(block[name].as_py(), len(at)) for name in ("topic", "run")}
+    values["source"] = pa.repeat(block["source"].as_py() or PLANNED, len(at))
     return pa.RecordBatch.from_arrays([values[name] for name in PAIRS.names], schema=PAIRS)
 
 

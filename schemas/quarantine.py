@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from filtering.pops.record import is_record_topic
 from schemas.delta.table import Table, column
+from schemas.rocketmq_store.segments import is_mapped_file
 
 QUARANTINE = Table(
     "quarantine",
     "Input that could not be decoded. Key: broker_name, source_file, offset.",
     [
         column("broker_name", pa.string(), nullable=False),
-        column("source_file", pa.string(), "name of the file", nullable=False),
+        column("source_file", pa.string(), "name of the file; of a record of pops, its topic", nullable=False),
         column("offset", pa.int64(), "physical offset in a commitlog, or line of a text file", nullable=False),
         column("reason", pa.string(), "why it could not be decoded", nullable=False),
         column("bytes", pa.binary(), "the input itself"),
@@ -20,3 +22,8 @@ QUARANTINE = Table(
     statistics_on=("source_file", "offset", "run"),
     dictionary_encoded=("source_file", "reason", "run"),
 )
+
+
+def is_of_log(source_file: str) -> bool:
+    """Whether it was in a broker's log: bytes of a segment, or a record of pops. Others are lines of text files."""
+    return is_mapped_file(source_file) or is_record_topic(source_file)

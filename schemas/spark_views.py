@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from schemas.commitlog import IPV6_STORE_HOST, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS, VIEW
+from schemas.pops import PLANNED
 
 _MESSAGE_COLUMNS = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
 
@@ -51,8 +52,8 @@ def pairs(blocks: DataFrame) -> DataFrame:
     A filter on topic is applied to the blocks, one on consumer_group before the messages are expanded.
     """
     matched = blocks.select("*", F.explode("matches").alias("match")).select(
-        "broker_name", "topic", "messages", *_MESSAGE_COLUMNS, "run", "match.outcome", "match.positions", "match.bits",
-        F.inline("match.recipients"),
+        "broker_name", "topic", "messages", *_MESSAGE_COLUMNS, "source", "run", "match.outcome", "match.positions",
+        "match.bits", F.inline("match.recipients"),
     )  # fmt: skip
     # Positions are expanded directly; words of bits in two loops, so that Spark compiles them.
     by_position = matched.where(F.col("positions").isNotNull()).select("*", F.explode("positions").alias("position"))
@@ -71,7 +72,8 @@ def _pairs(spread: DataFrame) -> DataFrame:
     stored = _message_value("store_timestamp")
     return spread.select(
         "consumer_group", "broker_name", "topic", *map(_message_value, _MESSAGE_COLUMNS[:3]), "outcome",
-        F.coalesce("available_at", stored).alias("available_at"), "subscription_from", "run",
+        F.coalesce("available_at", stored).alias("available_at"), "subscription_from",
+        F.coalesce("source", F.lit(PLANNED)).alias("source"), "run",
     )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ def capture(name: str) -> Path:
     folder = CAPTURES / name
     if folder.is_dir():
         return folder
-    with tarfile.open(CAPTURES / f"{name}.tar.gz") as archive:
+    (packed,) = CAPTURES.glob(f"{name}.tar.*")
+    with tarfile.open(packed) as archive:
         archive.extractall(_unpacked.name, filter="data")
     return Path(_unpacked.name) / name
 

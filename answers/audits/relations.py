@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from answers.audits.audit import AuditList
 from answers.audits.data_file_checks import data_files, table_columns
+from answers.audits.pop_checks import pop_checks
 from answers.audits.scope import Scope, audited_brokers
 from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups, knows_clients
@@ -63,6 +64,7 @@ from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, sorted_by, within
 from schemas.ledger_check import Withdrawal, withdrawals_since
 from schemas.messages.stored_messages import scan_entries
+from schemas.pops import RECORDED
 from schemas.pull_windows import FILTERING, PULL_WINDOWS, is_of_night, stored_windows
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -145,7 +147,8 @@ def _rows_of_broker(facts: BrokerFacts, first_run: str) -> Iterator[tuple[object
     for file in files_that_may_hold(facts.warehouse.files(DELIVERY_BLOCKS, facts.name), where):
         blocks = facts.warehouse.rows(DELIVERY_BLOCKS, where=where, files=[file])
         for row in range(len(blocks)):
-            checks.add({name: blocks[name][row] for name in blocks.column_names})
+            if blocks["source"][row].as_py() != RECORDED:  # what a broker wrote down is in no window
+                checks.add({name: blocks[name][row] for name in blocks.column_names})
     for key, counts in checks.counts.items():
         yield facts.name, *key, counts["messages"], counts["outside"], counts["twice"]
 
@@ -274,8 +277,10 @@ CHANGED_NIGHTS = pa.schema(
         ("reason", pa.string()),
     ]
 )
-NOT_COMPARED = frozenset({"body", "body_crc"})
-"""Bodies may be dropped, and body_crc is stored only if the body is not."""
+NOT_COMPARED = frozenset(
+    {"body", "body_crc", "renewed_at", "visible_at", "acknowledged_at", "redelivered_as", "is_open"}
+)
+"""Bodies may be dropped, and body_crc is stored only if the body is not. The others are what became of pops since."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 AFTER = "\0"
 """Appended to a text, gives the next greater text."""
@@ -714,6 +719,7 @@ class Relations:
             "queue_totals": lambda: queue_totals(scope, self.rows),
             "delivery_counts": lambda: delivery_counts(scope),
             "window_checks": lambda: window_checks(scope),
+            "pop_checks": lambda: pop_checks(scope, session),
             "bit_map_checks": lambda: bit_map_checks(scope, session),
             "subscription_checks": lambda: subscription_checks(scope),
             "inconsistent_groups": lambda: inconsistencies(scope, session),

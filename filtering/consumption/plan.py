@@ -28,6 +28,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from types import MappingProxyType
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
@@ -44,9 +45,18 @@ from filtering.consumption.group import (
 )
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
 from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange
+from filtering.pops.modes import Interval, pulled_rows
+from filtering.pops.record import retry_topics
 from filtering.pulls import is_pulling
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import ConsumeFrom, GroupTopic, Operation, SubscriptionEvent, event_line
+from filtering.subscriptions.events import (
+    SENT_WITH_REQUESTS,
+    ConsumeFrom,
+    GroupTopic,
+    Operation,
+    SubscriptionEvent,
+    event_line,
+)
 from filtering.subscriptions.history import states_by_key, subscription_history
 from filtering.subscriptions.inconsistency import SeemingDisagreement, group_clients, seeming_disagreements
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -78,11 +88,13 @@ def plan_night(
     broker_offsets: BrokerOffsets,
     config: BrokerConfig,
     config_before: BrokerConfig | None = None,
+    popping: Mapping[GroupTopic, Sequence[Interval]] = MappingProxyType({}),
 ) -> NightPlan:
     """The plan of the night after ``offsets_so_far.as_of``.
 
     ``history`` is the subscription history of ``events``, which are all events so far. ``config_before``: the broker's
-    configuration in the night before; None: there was none.
+    configuration in the night before; None: there was none. ``popping``: when groups pop topics. Then they do not pull,
+    and the broker's record says what they got.
     """
     history = list(history)
     rows_of = states_by_key(history)
@@ -91,7 +103,7 @@ def plan_night(
         rows_of_group[group] += rows
     events = list(events)
     resets, first_starts = resets_and_first_starts(events)
-    states = disagreeing_states(events)
+    states = [state for state in disagreeing_states(events) if state.key not in popping]
     queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
     tags_of_clients = tag_disagreements(states, queue_ids, broker_offsets.has_queue_ids)
     seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
@@ -104,6 +116,9 @@ def plan_night(
     lost: list[PullWindow] = []
     with garbage_collection.paused():
         for key, rows in rows_of.items():
+            pops = popping.get(key, ())
+            if pops:
+                rows = pulled_rows(rows, pops)
             filters = FiltersInForce(rows_of_group[key[0]], config)
             consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
             group_start = GroupStart(key, consume_from, offsets_so_far, broker_offsets)
@@ -124,6 +139,12 @@ def plan_night(
             uncertain_changes += night.undecided
             lost += night.lost
             groups.append(night.group)
+            if pops:
+                _set_popped(night.group, offsets_so_far, broker_offsets)
+    for key in popping:
+        # If no event names the group, its topic is like those of redeliveries.
+        topics = [*retry_topics(*key), *([] if key in rows_of else [key[1]])]
+        groups += _popped_groups(key[0], topics, offsets_so_far, broker_offsets)
     since = offsets_so_far.as_of or 0
     shared = [state for state in states if state.valid_to is None or state.valid_to > since]
     if not broker_offsets.has_queue_ids:
@@ -134,6 +155,24 @@ def plan_night(
         key: len(queues) for key, queues in allocated.items() if queues and key[1] not in broker_offsets.read_queues
     }
     return NightPlan(online, backlog, uncertain_changes, groups, lost, allocated, assumed)
+
+
+def _set_popped(group: GroupNight, offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets) -> None:
+    """Of a group that pops, the broker has the offset after the last message that a pop read."""
+    group.told_to = {**offsets_so_far.of(group.key), **broker_offsets.committed.get(group.key, {})}
+
+
+def _popped_groups(
+    consumer_group: str, topics: Iterable[str], offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets
+) -> list[GroupNight]:
+    """The progress of a group that pops on some topics, as far as it is known."""
+    found = []
+    for topic in topics:
+        group = GroupNight((consumer_group, topic))
+        _set_popped(group, offsets_so_far, broker_offsets)
+        if group.told_to:
+            found.append(group)
+    return found
 
 
 def _outside(changes: Iterable[UncertainChange], begin: int, end: int) -> list[UncertainChange]:
@@ -211,7 +250,7 @@ def resets_and_first_starts(
     for event in events:
         if event.operation is Operation.RESET_OFFSET:
             resets[event.group, event.topic or ""][event.at, event.queue_id] = event
-        elif event.operation is not Operation.PULL_SUBSCRIPTION:
+        elif event.operation not in SENT_WITH_REQUESTS:
             for subscription in event.subscriptions:
                 first_starts.setdefault((event.group, subscription["topic"]), event)
     return {key: list(of_topic.values()) for key, of_topic in resets.items()}, first_starts

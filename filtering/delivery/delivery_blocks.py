@@ -25,6 +25,7 @@ from filtering.matcher.packed_bits import Words
 DELIVERED = "DELIVERED"
 DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
 DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
+DEAD = "DEAD"
 
 RECIPIENT = pa.struct(
     [

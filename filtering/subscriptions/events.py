@@ -77,8 +77,18 @@ class Operation(Enum):
     """The group leaves all topics or one, or a client leaves the group."""
     PULL_SUBSCRIPTION = "pull_subscription"
     """Until it leaves, the group sends this subscription with its pulls of the topic, even if it is not registered."""
+    POP_SUBSCRIPTION = "pop_subscription"
+    """The same for a group that pops: from then on its requests carry this subscription."""
     RESET_OFFSET = "reset_offset"
     """An operator sets the group's offset in one queue, or to a time: it consumes messages again, or skips some."""
+
+
+SENT_WITH_REQUESTS = (Operation.PULL_SUBSCRIPTION, Operation.POP_SUBSCRIPTION)
+"""A subscription that the group sends with each request. No bit map is used."""
+POPPING_PROTOCOLS = ("grpc_simple", "grpc_push", "remoting_pop")
+PROTOCOLS = (*POPPING_PROTOCOLS, "remoting")
+"""How a client consumes: a SimpleConsumer or a PushConsumer through a proxy, a push consumer whose group was switched
+to POP, or a consumer that pulls."""
 
 
 class ConsumeFrom(Enum):
@@ -119,7 +129,7 @@ class SubscriptionEvent:
     it is empty. In an unregister, ``topic`` None means all topics of the group. ``client_id`` is None if the source
     does not have client ids. ``consume_from`` is what the clients ask for at their first start. ``queue_id`` and
     ``queue_offset`` belong to a reset_offset; one by time has ``reset_to`` (ms) instead of the offset, and without a
-    queue is of all queues of the topic.
+    queue is of all queues of the topic. ``protocol`` is one of PROTOCOLS, or None if it is not known.
     """
 
     at: int
@@ -132,6 +142,14 @@ class SubscriptionEvent:
     queue_id: int | None = None
     queue_offset: int | None = None
     reset_to: int | None = None
+    protocol: str | None = None
+
+    @property
+    def pops(self) -> bool | None:
+        """Whether the client pops; None if the event does not say."""
+        if self.operation is Operation.POP_SUBSCRIPTION:
+            return True
+        return None if self.protocol is None else self.protocol in POPPING_PROTOCOLS
 
 
 class InvalidSubscriptionEvent(ValueError):
@@ -255,6 +273,7 @@ def _short(value: Any) -> str:
 #     {"at": 1795237513466, "op": "register", "group": "cg_paid", "topic": "OrderEvents",
 #      "type": "SQL92", "expression": "price > 5", "sub_version": 1795237493517, "consume_from": "first"}
 #     {"at": 1795237514608, "op": "pull_subscription", …as register…}
+#     {"at": 1795237514608, "op": "pop_subscription", …as register…}
 #     {"at": 1795237522243, "op": "unregister", "group": "cg_paid", "topic": "OrderEvents"}
 #     {"at": 1795237530000, "op": "heartbeat", "group": "cg_paid", "client_id": "10.0.0.7@4711",
 #      "subscriptions": [{"topic": "OrderEvents", "type": "TAG", "expression": "paid", "sub_version": 7}]}
@@ -275,6 +294,9 @@ def _short(value: Any) -> str:
 # A missing ``type`` means TAG, a missing ``sub_version`` the time of the event, and a missing ``consume_from`` means
 # ``last``, as in RocketMQ's client; others are ``first``, and a time in ms or as an ISO time. ``"class_filter_mode":
 # true`` marks a subscription by filter class, which takes every message.
+#
+# ``protocol`` says how the client of a ``register`` or ``heartbeat`` consumes: grpc_simple, grpc_push and remoting_pop
+# pop, remoting pulls. From a ``pop_subscription`` on, the requests of a group that pops carry this subscription.
 
 
 MISSPELT = 0.8
@@ -292,6 +314,7 @@ _FIELDS = (
     "offset",
     "to",
     "timestamp",
+    "protocol",
 )
 
 
@@ -336,6 +359,7 @@ def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
         topic=text_field(row, "topic") if has_topic else None,
         client_id=text_field(row, "client_id") if "client_id" in row else None,
         consume_from=parse_consume_from(row.get("consume_from", ConsumeFrom.LAST.value)),
+        protocol=_protocol(row, operation),
         **(_reset(row) if resets else {}),
     )
 
@@ -349,6 +373,8 @@ def event_line(event: SubscriptionEvent) -> str:
         row["client_id"] = event.client_id
     if event.consume_from is not ConsumeFrom.LAST:
         row["consume_from"] = consume_from_value(event.consume_from)
+    if event.protocol is not None:
+        row["protocol"] = event.protocol
     if event.operation is Operation.RESET_OFFSET:
         fields = {"queue_id": event.queue_id, "offset": event.queue_offset, "to": event.reset_to}
         row |= {name: value for name, value in fields.items() if value is not None}
@@ -383,7 +409,7 @@ def _subscriptions(row: Mapping[str, Any], operation: Operation) -> tuple[Subscr
             _check_fields(entry, _SUBSCRIPTION_FIELDS)
         return tuple(_subscription(entry) for entry in listed)
     subscription = _subscription(row)
-    if operation is Operation.PULL_SUBSCRIPTION and "class_filter_mode" in subscription:
+    if operation in SENT_WITH_REQUESTS and "class_filter_mode" in subscription:
         raise ValueError("a client in class_filter_mode sends no subscription with its pulls; register it")
     return (subscription,)
 
@@ -440,6 +466,15 @@ def _offset(row: Mapping[str, Any], key: str) -> int:
     if value is None or value < 0:
         raise ValueError(f"{key} of a reset_offset must be 0 or more, not {value!r}")
     return value
+
+
+def _protocol(row: Mapping[str, Any], operation: Operation) -> str | None:
+    """How the client consumes. Raises ValueError if it is none of PROTOCOLS."""
+    if operation not in (Operation.REGISTER, Operation.HEARTBEAT) or row.get("protocol") is None:
+        return None
+    if row["protocol"] not in PROTOCOLS:
+        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {row['protocol']!r}")
+    return text_field(row, "protocol")
 
 
 def _optional_text(row: Mapping[str, Any], key: str) -> str | None:

@@ -16,7 +16,7 @@ from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.rocketmq_version import RocketMQVersion
 from filtering.sql92 import Expressions
 from filtering.subscription_data import SUB_ALL, Subscription, expression_type, is_tag_type
-from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
+from filtering.subscriptions.events import SENT_WITH_REQUESTS, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow, compile_subscription
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class _Replay:
         self._topics[group] |= topics
         if event.operation is Operation.RESET_OFFSET:
             return
-        if event.operation is Operation.PULL_SUBSCRIPTION:
+        if event.operation in SENT_WITH_REQUESTS:
             self._pulled |= {(group, each["topic"]): each for each in event.subscriptions}
             self._pulling |= {(group, topic) for topic in topics}
         elif event.operation is Operation.UNREGISTER:

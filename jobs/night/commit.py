@@ -83,6 +83,20 @@ class Changes:
                 self.remove_files(table, [file])
                 self.add_files(table, rewritten)
 
+    def update_rows(self, table: Table, where: Where, batches: Sequence[pa.RecordBatch]) -> None:
+        """Replaces the rows that match ``where`` by the same rows with other values: what became of them since."""
+        columns = [condition.column for condition in where]
+        for file in self.files(table):
+            if len(self.warehouse.rows(table, columns, where, [file])):
+                rewritten = self._without_rows(table, where, file)
+                if self._is_of_earlier_runs(table, file):
+                    self._rewritten.update(new.path for new in rewritten)
+                self.remove_files(table, [file])
+                self.add_files(table, rewritten)
+        written = self._write(table, batches)
+        self._rewritten.update(file.path for file in written)
+        self.add_files(table, written)
+
     def _without_rows(self, table: Table, where: Where, file: StoredFile) -> list[DataFile]:
         """Writes a file again without the rows that match ``where``. A row group stays one."""
         storage = self.warehouse.log(table).storage

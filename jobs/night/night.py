@@ -47,9 +47,12 @@ from filtering.delivery.pull_window import (
     WindowKind,
     filter_data_in_force,
 )
+from filtering.pops.groups import PopGroups
+from filtering.pops.modes import Interval, PopModes
+from filtering.pops.record import CHECKPOINT
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import SubscriptionEvent, event_line, with_offsets
-from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_line, with_offsets
+from filtering.subscriptions.history import states_by_key, subscription_history
 from filtering.subscriptions.namespace import is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
@@ -57,6 +60,7 @@ from jobs.night.commit import Changes
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
 from jobs.night.log import LogPlan, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
+from jobs.night.pops import NO_POPS, NightPops, PopCounts
 from jobs.night.redo import NewMessages
 from jobs.night.rows import Part, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
 from jobs.night.steps import ALL_STEPS, Step
@@ -81,8 +85,19 @@ from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import DataFile, StoredFile, Table
-from schemas.delta.table_rows import Key, Where, files_that_may_hold, filtered, greatest, one_of, read_rows, within
+from schemas.delta.table_rows import (
+    Key,
+    Where,
+    files_that_may_hold,
+    filtered,
+    greatest,
+    least,
+    one_of,
+    read_rows,
+    within,
+)
 from schemas.messages.stored_messages import PhysicalRange, StoredRange, stored_ranges
+from schemas.pops import POP_RECORDS, POPS
 from schemas.pull_windows import PULL_WINDOWS, late_window_rows, planned_windows, window_rows
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -443,6 +458,7 @@ def plan_older_nights(
         changes.add_rows(PULL_WINDOWS, [window_rows(plan, entry.run)])
 
 
+_FIRST_POPS = ["consumer_group", "topic", "popped_at"]
 # The night.
 
 
@@ -471,6 +487,9 @@ class Night:
     as_of: int
     steps: frozenset[Step] = ALL_STEPS
     hooks: Sequence[FilterHook] = ()
+    pop_groups: PopGroups = field(default_factory=PopGroups)
+    pop_modes: PopModes = field(default_factory=PopModes)
+    """When groups are known to pop. :meth:`run` adds what the record of the night says."""
     history: list[SubscriptionRow] = field(init=False)
     resets_by_time: dict[str, dict[int, int]] = field(init=False)
     """By the line of the event, the offsets that an offset reset by time sets, by queue id."""
@@ -484,7 +503,7 @@ class Night:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
         self.history = self.state.history(self.events, self.broker, self.expressions)
         self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks, self.new)
-        self.changes.create_missing((*WRITTEN_BY_TASKS, PULL_WINDOWS))
+        self.changes.create_missing((*WRITTEN_BY_TASKS, PULL_WINDOWS, POPS))
         self.resets_by_time = self._offsets_of_resets()
         self._events = list(with_offsets(self.events, self.resets_by_time))
         plan = self._plan()
@@ -494,7 +513,9 @@ class Night:
         mended = self._mend()
         new = self._new(plan, instants)
         renewals, new_queues = self._renewals(new), _new_queues(plan, new)
-        if renewals or new_queues:  # rare: what groups pull depends on them, so the messages are read once more
+        starts_to_pop = self._note_pops(new)
+        # Rare: what groups pull depends on them, so the messages are read once more.
+        if renewals or new_queues or starts_to_pop:
             self._tasks.discard(new)
             self.offsets = replace(self.offsets, renewals=renewals, new_queues=new_queues)
             plan = self._plan()
@@ -503,6 +524,7 @@ class Night:
         backlog = self._backlog(plan)  # before the files of new messages are added: it would filter them, too
         new = self._tasks.add(new)
         late = self._late(plan, instants)
+        popped = self._pop()
         parts = [part for part in (new, backlog, late) if part is not None]
         queues = queue_nights(
             new.result.queues,
@@ -513,7 +535,7 @@ class Night:
         )
         self.changes.add_rows(PULL_WINDOWS, [window_rows(plan, self.changes.run)])
         rows = progress_rows(
-            self.state.topics, plan.groups, self.offsets, parts, queues, instants, self.as_of, self.changes.run
+            self.state.topics, plan.groups, self.offsets, parts, queues, instants, self.as_of, self.changes.run, popped
         )
         self._add_progress(rows)
         total = mended
@@ -525,7 +547,46 @@ class Night:
         if Step.DELIVER not in self.steps:
             return NightPlan((), (), (), ())
         offsets = replace(self.offsets, taken_at=self.as_of)
-        return plan_night(self.history, self._events, self.state.offsets, offsets, self.broker, self.state.config)
+        return plan_night(
+            self.history, self._events, self.state.offsets, offsets, self.broker, self.state.config, self._popping
+        )
+
+    @property
+    def _popping(self) -> dict[GroupTopic, list[Interval]]:
+        """When groups pop, if the broker writes it down: with enablePopBufferMerge, it does not write down all."""
+        if not self.pop_modes.recorded or self.broker.enable_pop_buffer_merge:
+            return {}
+        intervals = self.pop_modes.intervals(states_by_key(self.history), self._events)
+        return {key: pops for key, pops in intervals.items() if key[0] not in self.pop_groups.in_order}
+
+    def _note_pops(self, new: Part) -> bool:
+        """Notes the groups that popped in the night. Returns whether some were not known to pop."""
+        if Step.DELIVER not in self.steps:
+            return False
+        known = self._popping
+        storage = self.changes.warehouse.log(POP_RECORDS).storage
+        paths = [file.path for file in new.result.files[POP_RECORDS.name]]
+        checkpoints = [one_of("kind", [CHECKPOINT])]
+        stored = [within("commitlog_offset", self.state.filtered_to, self._end), *checkpoints]
+        read = read_rows(POP_RECORDS, storage, paths, _FIRST_POPS, checkpoints)
+        records = pa.concat_tables([read, self.changes.rows(POP_RECORDS, _FIRST_POPS, stored)])
+        first = least(records, _FIRST_POPS[:2], _FIRST_POPS[2])
+        self.pop_modes = self.pop_modes.with_pops({(group, topic): at for (group, topic), at in first.items()})
+        return self._popping != known
+
+    def _pop(self) -> PopCounts:
+        """Writes what groups popped."""
+        if Step.DELIVER not in self.steps or self.broker.enable_pop_buffer_merge:
+            return NO_POPS
+        pops = NightPops(self.state, self.changes, self.history, self.pop_groups, self._end, self.new.repaired)
+        return replace(pops.run(), popping=self._popping.keys())
+
+    @property
+    def _end(self) -> int:
+        """The physical offset up to which the night filters messages."""
+        if self.new.plan is not None:
+            return FOREVER
+        return self.new.stored[1] if self.new.stored is not None else self.state.filtered_to
 
     def _offsets_of_resets(self) -> dict[str, dict[int, int]]:
         """The offsets of resets by time: those that earlier nights found, and those of tonight."""
@@ -584,7 +645,8 @@ class Night:
 
     def _mend(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""
-        mended = self._tasks.read_again(self.new.plan.mended if self.new.plan is not None else (), (COMMITLOG,), {})
+        parts = self.new.plan.mended if self.new.plan is not None else ()
+        mended = self._tasks.read_again(parts, (COMMITLOG, POP_RECORDS, QUARANTINE), {})
         self._tasks.add_files(mended)
         return mended
 
@@ -660,7 +722,7 @@ class Night:
     @property
     def _tables_of_log(self) -> Sequence[Table]:
         """The tables that are written while the log is read."""
-        return WRITTEN_BY_TASKS if Step.DISPATCH in self.steps else (COMMITLOG, QUARANTINE)
+        return WRITTEN_BY_TASKS if Step.DISPATCH in self.steps else (COMMITLOG, POP_RECORDS, QUARANTINE)
 
     def _stored(self, begin: int = 0, end: int = FOREVER) -> PhysicalRange | None:
         """Where, between two physical offsets, this run makes the entries of stored messages."""

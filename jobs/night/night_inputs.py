@@ -23,6 +23,7 @@ from schemas.errors import UsageError, time_text
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files
 from schemas.rocketmq_store.not_replayed import NotReplayed
+from schemas.rocketmq_store.pop_groups import read_pop_groups
 from schemas.run_ledger import (
     COMMITTED_AT,
     FIRST_SNAPSHOT,
@@ -35,6 +36,7 @@ from schemas.run_ledger import (
     NOT_REPLAYED,
     NUMBERED_LINES,
     OFFSET_FILES,
+    POP_GROUPS,
     QUEUES,
     SOFTWARE,
     STORE,
@@ -162,6 +164,7 @@ class NightInputs:
             found[STORE_FOLDER] = self.snapshot.storage.root
             found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             not_replayed = NotReplayed.in_store(self.snapshot.storage)
+            found[POP_GROUPS] = read_pop_groups(self.snapshot.storage).text
             not_replayed = not_replayed.with_broadcasting(named.broadcasting)
             at = self.snapshot.offsets.committed_at
             found[COMMITTED_AT] = "" if at is None else str(at)

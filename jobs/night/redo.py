@@ -9,6 +9,7 @@ from filtering.delivery.pull_window import FOREVER
 from jobs.night.commit import Changes
 from jobs.night.log import LogPlan
 from jobs.night.past import BrokerState, PastNight, past_nights, read_state_before
+from jobs.night.pops import restore_pops
 from jobs.night.steps import Step
 from jobs.night.tasks import LogRange
 from schemas.commitlog import COMMITLOG
@@ -18,9 +19,9 @@ from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
 from schemas.messages.stored_messages import PhysicalRange
-from schemas.quarantine import QUARANTINE
+from schemas.pops import POP_RECORDS
+from schemas.quarantine import QUARANTINE, is_of_log
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import LedgerEntry, filtered_to, first_beyond, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import DERIVED_TABLES
@@ -50,7 +51,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     if cut is None and redo_from is None:
         return Redo(state)
     if cut == 0:
-        for table in (COMMITLOG, QUARANTINE, SUBSCRIPTIONS, SUBSCRIPTION_EVENTS, *DERIVED_TABLES):
+        for table in (COMMITLOG, POP_RECORDS, QUARANTINE, SUBSCRIPTIONS, SUBSCRIPTION_EVENTS, *DERIVED_TABLES):
             changes.replace_rows(table, [])
         return Redo(BrokerState(()))
     entries = unreplaced_runs(state.entries)
@@ -73,6 +74,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     rest, prepared = None, []
     if cut is not None:
         _cut_log(cut, changes)
+        restore_pops(first_run, cut, changes)
         rest = filtered_to(nights[:cut_at]), cut
     elif state.first_prepared is not None:
         runs = (entry for entry in entries if entry.run >= state.first_prepared)
@@ -132,15 +134,15 @@ def _check_hooks(nights: Sequence[LedgerEntry], repeated: range, cut: int | None
 
 def _cut_log(cut: int, changes: Changes) -> None:
     """Removes the messages and the quarantined bytes from a physical offset on."""
-    changes.delete_rows(COMMITLOG, [within("commitlog_offset", cut)])
+    for table in (COMMITLOG, POP_RECORDS):
+        changes.delete_rows(table, [within("commitlog_offset", cut)])
     delete_log_damage(within("offset", cut), changes)
 
 
 def delete_log_damage(where: Condition, changes: Changes) -> None:
-    """Removes the quarantined bytes of the log for which a condition holds. Lines of text files stay."""
+    """Removes the quarantined bytes and records of the log for which a condition holds. Lines of text files stay."""
     names = set(changes.rows(QUARANTINE, ["source_file"])["source_file"].to_pylist())
-    segments = [name for name in names if is_mapped_file(name)]
-    changes.delete_rows(QUARANTINE, [one_of("source_file", segments), where])
+    changes.delete_rows(QUARANTINE, [one_of("source_file", list(filter(is_of_log, names))), where])
 
 
 def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
@@ -153,7 +155,9 @@ def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes)
     for part in plan.repaired:
         delete_log_damage(within("offset", part.start, part.stop), changes)
     if plan.mended:
-        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", [part.start for part in plan.mended])])
+        mended = [part.start for part in plan.mended]
+        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", mended)])
+        delete_log_damage(one_of("offset", mended), changes)
 
 
 # New messages.

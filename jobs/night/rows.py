@@ -33,11 +33,13 @@ from filtering.delivery import topic_filters
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.topic_filters import count_uncertain
+from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import InvalidSubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes
 from jobs.night.night_inputs import NightEvents, NightInputs
 from jobs.night.past import BrokerState
+from jobs.night.pops import NO_POPS, PopCounts
 from jobs.night.tasks import QueueProgress, Queues, TaskResult
 from schemas.arrow_batches import numbered, repeated
 from schemas.consumer_offsets import CONSUMER_OFFSETS
@@ -217,11 +219,13 @@ def progress_rows(
     instants: Mapping[str, Int64s],
     as_of: int,
     run: str,
+    popped: PopCounts = NO_POPS,
 ) -> ProgressRows:
     """Makes the rows of a night.
 
     ``before``: the offsets at the beginning of the night, by topic. ``queues``: the queues with new entries, by topic
-    and queue id. ``instants``: the times (ms) for which workers noted queue ends, by topic.
+    and queue id. ``instants``: the times (ms) for which workers noted queue ends, by topic. ``popped``: what groups
+    that pop got.
     """
     by_topic: defaultdict[str, list[GroupNight]] = defaultdict(list)
     for group in groups:
@@ -242,9 +246,11 @@ def progress_rows(
         begins = old.begins_by_queue | {queue_id: renewal.commitlog_offset for queue_id, renewal in began.items()}
         # A group without a subscription may begin at its committed offset in a later night.
         others = [group for group, queue_offsets in committed[topic].items() if queue_offsets.keys() & ends.keys()]
+        others += [group for group, of_topic, _ in popped.returned if of_topic == topic]
         new = old.extended(ends, [group.key[0] for group in by_topic[topic]] + others, begins)
         told_before, committed_before = new.told_to.copy(), new.committed.copy()
         counts = _counts(topic, new, parts)
+        _count_pops(topic, new, popped, counts)
         _begin_again(new, began.values())
         for group in by_topic[topic]:
             _advance(group, old_ends, new, seen, instants.get(topic, np.empty(0, np.int64)))
@@ -262,7 +268,7 @@ def progress_rows(
             np.array([getattr(seen[each], name) if each in seen else 0 for each in new.queue_ids], np.int64)
             for name in ("entries", "ended")
         )
-        stats.append(_stat_rows(topic, new, told_before, counts, stored, ended, run))
+        stats.append(_stat_rows(topic, new, told_before, counts, stored, ended, run, popped))
     return ProgressRows(offsets, stats, _queue_rows(queues, topics, run), topics)
 
 
@@ -332,6 +338,36 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
     return counts
 
 
+def _count_pops(topic: str, offsets: TopicOffsets, popped: PopCounts, counts: Mapping[str, Int64s]) -> None:
+    """Adds the messages that pops handed out."""
+    for (group, of_topic, queue_id), returned in popped.returned.items():
+        row, column = offsets.groups.get(group), offsets.columns.get(queue_id)
+        if of_topic == topic and row is not None and column is not None:
+            delivered = popped.delivered[group, topic, queue_id]
+            counts["passed_stage1"][row, column] += returned
+            counts["passed_stage2"][row, column] += returned
+            counts["delivered"][row, column] += delivered
+            counts["scanned"][row, column] += returned
+
+
+def _count_read(
+    topic: str,
+    offsets: TopicOffsets,
+    told_before: Int64s,
+    popped: PopCounts,
+    advanced: Int64s,
+    counts: Mapping[str, Int64s],
+) -> None:
+    """What groups that pop went past was read by pops, but for what was before their first one."""
+    for group, row in offsets.groups.items():
+        if (group, subscribed_topic(group, topic)) in popped.popping:
+            for queue_id, column in offsets.columns.items():
+                is_first = told_before[row, column] == UNKNOWN
+                start = popped.starts.get((group, topic, queue_id), advanced[row, column]) if is_first else 0
+                read = advanced[row, column] - counts["lost"][row, column] - start
+                counts["scanned"][row, column] = max(counts["scanned"][row, column], read)
+
+
 def _count_lost(group: GroupNight, offsets: TopicOffsets, counts: Mapping[str, Int64s]) -> None:
     row = offsets.groups[group.key[0]]
     for queue_id, lost in group.lost.items():
@@ -364,6 +400,7 @@ def _stat_rows(
     stored: Int64s,
     ended: Int64s,
     run: str,
+    popped: PopCounts,
 ) -> pa.RecordBatch:
     """The rows of delivery_stats. Entries up to ``told_to`` were filtered (if again: repeated), lost or skipped.
 
@@ -373,6 +410,7 @@ def _stat_rows(
     counts["stored"][:] = stored * is_told
     counts["pending"] = (offsets.ends - np.maximum(offsets.told_to, 0)) * is_told
     advanced = np.maximum(offsets.told_to, 0) - np.maximum(told_before, 0) + ended * is_told
+    _count_read(topic, offsets, told_before, popped, advanced, counts)
     rest = advanced - counts["scanned"] - counts["lost"]
     lost = np.clip(rest, 0, np.where(told_before == UNKNOWN, 0, np.maximum(ended - told_before, 0)))
     counts["lost"] += lost

@@ -19,6 +19,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,6 +27,8 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import assumption
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.counted import counted, listed
+from filtering.pops.groups import PopGroups
+from filtering.pops.modes import PopModes
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.namespace import is_system_group
@@ -72,6 +75,8 @@ from schemas.run_ledger import (
     MULTI_QUEUES,
     NOT_COMMITTED,
     NUMBERED_LINES,
+    POP_GROUPS,
+    POP_MODES,
     READ_QUEUES,
     REPEATED_FROM,
     REPLAY,
@@ -136,14 +141,19 @@ def ledger_entry(
 def decided(night: Night, outcome: NightOutcome) -> dict[str, str]:
     """What nights have decided so far that is in no other table: inputs of the next ones.
 
-    Where clients with different tags shared queues of an unknown number, the offsets of resets by time, and how far
-    LMQs came.
+    Where clients with different tags shared queues of an unknown number, the offsets of resets by time, how far LMQs
+    came, and which groups pop.
     """
     before = night.state.last.assumed_queues if night.state.last is not None else {}
     found = {**before, **outcome.plan.assumed}
     assumed = json.dumps([(*key, queues) for key, queues in sorted(found.items())])
     multi_queues = json.dumps([(*key, *astuple(queue)) for key, queue in sorted(night.multi_queues.items())])
-    return {ASSUMED_QUEUES: assumed, RESETS_BY_TIME: json.dumps(night.resets_by_time), MULTI_QUEUES: multi_queues}
+    return {
+        ASSUMED_QUEUES: assumed,
+        RESETS_BY_TIME: json.dumps(night.resets_by_time),
+        MULTI_QUEUES: multi_queues,
+        POP_MODES: night.pop_modes.text,
+    }
 
 
 def _not_beyond(new: NewMessages, offset: int | None) -> int | None:
@@ -386,7 +396,7 @@ class Run:
         night = Night(
             broker=broker.config, state=state_before, events=events_until(events.events, as_of), offsets=offsets,
             new=new, changes=changes, expressions=self.expressions, session=self.session, as_of=as_of,
-            steps=options.steps, hooks=options.hooks,
+            steps=options.steps, hooks=options.hooks, **_pops(state_before.last, fingerprints.get(POP_GROUPS), as_of),
         )  # fmt: skip
         outcome = night.run()
         outcome.result.damaged_bodies += log.damaged_bodies
@@ -468,6 +478,7 @@ class Run:
             broker=config, state=state, events=events_until(events, as_of), offsets=past.offsets,
             new=NewMessages(stored=stored), changes=replace(changes, run=past.entry.run),
             expressions=self.expressions, session=self.session, as_of=as_of, hooks=hooks if past.entry.hooks else (),
+            **_pops(state.last, past.entry.inputs.get(POP_GROUPS), as_of),
         )  # fmt: skip
         outcome = night.run()
         rows = outcome.rows
@@ -475,6 +486,15 @@ class Run:
         inputs = {**past.entry.inputs, **decided(night, outcome)}
         entry = replace(past.entry, broker_config=config.changed, inputs=inputs)
         return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
+
+
+def _pops(last: LedgerEntry | None, groups: str | None, as_of: int) -> dict[str, Any]:
+    """What a night knows of groups that pop: from the night before, and from the configuration of its snapshot."""
+    before = {} if last is None else last.inputs
+    text = groups if groups is not None else before.get(POP_GROUPS)
+    pop_groups = PopGroups() if text is None else PopGroups.of_text(text)
+    modes = PopModes.of_text(before[POP_MODES]) if POP_MODES in before else PopModes()
+    return {"pop_groups": pop_groups, "pop_modes": modes.with_configuration(pop_groups, as_of)}
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, last: LedgerEntry | None) -> int:

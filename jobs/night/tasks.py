@@ -55,8 +55,10 @@ from schemas.delta.warehouse import Warehouse
 from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import NUMBERS, CommitlogRows, Messages, store_dates
 from schemas.messages.multi_dispatched import MultiDispatched, multi_dispatched
+from schemas.messages.pop_bodies import pop_records
 from schemas.messages.stored_messages import WHOLE_LOG, StoredEntries, StoredRange, read_entries, read_messages
 from schemas.messages.topic_batches import TopicBatch, TopicBatches
+from schemas.pops import POP_RECORDS
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
 from schemas.rocketmq_store.recovery import is_unfinished
@@ -408,10 +410,7 @@ def _scheduled_tags_codes(messages: Messages, rows: Int64s, delay_levels: Sequen
     return entry_tags_codes(topics, tags, delays[DELAY_PROPERTY].text_of_each(), times, delay_levels)
 
 
-# The writer.
-
-
-WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
+WRITTEN_BY_TASKS = (COMMITLOG, POP_RECORDS, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
 
 
 class NightWriter:
@@ -436,6 +435,11 @@ class NightWriter:
             self._waiting_rows.append(rows)
             self.result.damaged_bodies += rows["body_is_damaged"].true_count
         self._write(self._batches.add(messages))
+
+    def add_pop_records(self, rows: pa.RecordBatch | None) -> None:
+        """Writes what the broker wrote down of pops."""
+        if rows is not None:
+            self._writers[POP_RECORDS.name].write([rows])
 
     def quarantine(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Writes rows of quarantine, which lack the run."""
@@ -597,6 +601,10 @@ def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> Ra
         if len(records):
             batch, messages = rows.rows(records)
             writer.add(messages, batch)
+            if POP_RECORDS.name in work.tables:
+                pops, unreadable = pop_records(records, messages, work.run)
+                writer.add_pop_records(pops)
+                damage += unreadable
     reached = _end_of_segment(walk, part.followed_by)
     if part.followed_by is not None and reached < part.followed_by:
         damage.append(Damage(part.segment.path, reached, REST_IS_MISSING, b""))

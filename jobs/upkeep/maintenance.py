@@ -37,6 +37,7 @@ from schemas.ledger_check import (
     undo_unfinished_run,
     withdrawals_text,
 )
+from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.rocketmq_store.commitlog_walk import crc_of
@@ -78,6 +79,7 @@ def moved_rows(entries: Sequence[LedgerEntry], changes: Changes) -> Iterator[Wit
         yield Withdrawal(table.name, [one_of("run", [entry.run for entry in steps if not entry.delivers])])
     # The windows are planned with the ends that queues have now: late messages are in their own nights.
     yield Withdrawal(PULL_WINDOWS.name, [])
+    yield Withdrawal(POPS.name, [])
     for runs, queue, offsets, last in _late_messages(nights_of(entries), changes):
         for table in _OF_MESSAGES:
             yield Withdrawal(table.name, [runs, *queue, offsets])

@@ -16,13 +16,12 @@ from schemas.rocketmq_store.config_files import (
     database_in_force,
     json_files,
     read_document,
-    read_json,
 )
+from schemas.rocketmq_store.pop_groups import pop_consumers
 from schemas.rocketmq_store.queue_files import database_index
 from schemas.rocketmq_store.rocksdb import DatabaseError
 from schemas.storage import Storage
 
-REQUEST_MODES = "config/messageRequestMode.json"
 OTHER_STORAGES = {
     "config/tieredStoreMetadata.json": "messages that the broker reads from tiered storage, without filter bit map",
 }
@@ -60,7 +59,7 @@ class NotReplayed:
             if with_attribute := sorted(_topics_with(storage, name, value)):
                 others.append(f"{text}: {listed(with_attribute, NAMED)}")
         try:
-            pop = sorted(_pop_consumers(storage))
+            pop = sorted(pop_consumers(storage))
         except ConfigFileError as error:
             pop = []
             others.append(f"groups that consume by POP, if there are any: {error}")
@@ -124,15 +123,6 @@ def _topics_with(storage: Storage, name: str, value: str) -> Iterator[str]:
         attributes = config.get("attributes") if isinstance(config, dict) else None
         if isinstance(attributes, dict) and attributes.get(name) == value:
             yield topic
-
-
-def _pop_consumers(storage: Storage) -> Iterator[GroupTopic]:
-    """The groups and topics whose clients are told to use POP (MessageRequestModeManager). Raises ConfigFileError."""
-    document = read_json(storage, REQUEST_MODES) or {}
-    for topic, groups in _items(document.get("messageRequestModeMap")):
-        for group, mode in _items(groups):
-            if isinstance(mode, dict) and mode.get("mode") == "POP":
-                yield group, topic
 
 
 def _items(value: object) -> Iterator[tuple[str, object]]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jobs import explain, lag, nightly
+from schemas.messages.pop_bodies import NOT_A_RECORD
 from tests.nights.commands import Run, rows_of
 from tests.records import log_of
 
@@ -106,10 +107,30 @@ def test_a_damaged_list_of_groups_that_consume_by_pop(content: bytes, reason: st
     assert f"{store}/config/messageRequestMode.json {reason}" in line
 
 
-def test_a_topic_of_unacknowledged_messages(run: Run, store: Path) -> None:
-    write(store, "commitlog/00000000000000000000", log_of(ORDER, {"topic": b"rmq_sys_REVIVE_LOG_c"}))
-    named = "groups that are not known (rmq_sys_REVIVE_LOG_c has messages)"
-    assert summary(run, store) == [f"not replayed: consumption by POP, of {named}"]
+CHECKPOINT = (
+    b'{"bm":0,"bn":"b","c":"cg_9","d":[0],"it":60000,"n":1,"pt":1700000000001,"q":0,"ro":0,"so":0,"t":"OrderEvents"}'
+)
+
+
+def test_a_group_of_which_only_the_record_of_pops_knows(run: Run, store: Path) -> None:
+    record = {"topic": b"rmq_sys_REVIVE_LOG_c", "body": CHECKPOINT, "properties": b"TAGS\x01ck\x02"}
+    write(store, "commitlog/00000000000000000000", log_of(ORDER, record))
+    assert summary(run, store) == []
+    deliveries = [row for row in rows_of(store.parent / "w", "deliveries") if row["consumer_group"] == "cg_9"]
+    assert [(row["topic"], row["queue_offset"], row["available_at"], row["source"]) for row in deliveries] == [
+        ("OrderEvents", 0, 1_700_000_000_001, "RECORDED")
+    ]
+    assert [row["subscription_from"] for row in deliveries] == [0]
+
+
+def test_what_is_no_record_of_a_pop_is_quarantined(run: Run, store: Path) -> None:
+    log = log_of(ORDER, {"topic": b"rmq_sys_REVIVE_LOG_c"})
+    write(store, "commitlog/00000000000000000000", log)
+    given = ("--store", store, "--warehouse", store.parent / "w")
+    assert run(nightly, *given).code == 0
+    (row,) = rows_of(store.parent / "w", "quarantine")
+    assert (row["source_file"], row["offset"]) == ("rmq_sys_REVIVE_LOG_c", len(log_of(ORDER)))
+    assert (row["reason"], row["bytes"]) == (NOT_A_RECORD, b"paid")
 
 
 @pytest.mark.parametrize(

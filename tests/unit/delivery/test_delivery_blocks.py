@@ -59,7 +59,9 @@ def test_a_block_with_many_matches_is_several_rows_with_the_same_pairs(monkeypat
     monkeypatch.setattr(delivery_blocks, "BYTES_IN_A_ROW", 500)
     rows = blocks()
     assert len(rows) > 2
-    table = pa.concat_tables(pa.table(row | {"run": pa.array(["r"])}) for row in rows)
+    table = pa.concat_tables(
+        pa.table(row | {"source": pa.nulls(1, pa.string()), "run": pa.array(["r"])}) for row in rows
+    )
     pairs = pa.Table.from_batches(pairs_of(table)).to_pylist()
     by_group: dict[str, list[int]] = {}
     for pair in pairs:

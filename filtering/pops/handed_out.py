@@ -1,0 +1,136 @@
+"""Which messages pops handed out, and what became of them, from the record of a broker.
+
+A *checkpoint* says that a message was handed out, or that it stays invisible for longer: a client that asks for more
+time, or for a later redelivery, makes the broker append a checkpoint of this one message, and then the acknowledgement
+of the former one. That is a *renewal*, and no delivery. After an offset reset, a message is handed out again: then the
+former checkpoint is not acknowledged after the new one.
+
+Source: PopMessageProcessor, AckMessageProcessor, ChangeInvisibleTimeProcessor, PopReviveService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+NONE = -1
+"""Instead of a time, an offset or a position."""
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Records of messages, in any order and possibly twice: checkpoints or acknowledgements.
+
+    ``message``: a number for each group, topic, queue and queue offset. ``popped_at`` (ms) is that of the pop;
+    ``commitlog_offset`` and ``store_timestamp`` (ms) are those of the record.
+    """
+
+    message: Int64s
+    popped_at: Int64s
+    commitlog_offset: Int64s
+    store_timestamp: Int64s
+
+    def __len__(self) -> int:
+        return len(self.message)
+
+    def take(self, at: Int64s) -> Records:
+        return Records(self.message[at], self.popped_at[at], self.commitlog_offset[at], self.store_timestamp[at])
+
+    def once(self) -> Int64s:
+        """The positions of the records without copies, in the order of messages and of the log."""
+        order = np.lexsort((self.commitlog_offset, self.popped_at, self.message))
+        message, popped_at = self.message[order], self.popped_at[order]
+        is_first = np.append(True, (np.diff(message) != 0) | (np.diff(popped_at) != 0))[: len(order)]
+        first = order[is_first]
+        in_log: Int64s = first[np.lexsort((self.commitlog_offset[first], self.message[first]))]
+        return in_log
+
+
+@dataclass(frozen=True, eq=False)
+class HandedOut:
+    """The deliveries of a record: one for each time that a message was handed out.
+
+    ``checkpoint`` is the position of its checkpoint, ``last`` that of its last renewal, or the same. Times are in ms,
+    or NONE. ``visible_at``: when the message can be popped again.
+    """
+
+    checkpoint: Int64s
+    last: Int64s
+    visible_at: Int64s
+    acknowledged_at: Int64s
+
+    def __len__(self) -> int:
+        return len(self.checkpoint)
+
+
+def handed_out(
+    checkpoints: Records, visible_at: Int64s, is_single: NDArray[np.bool_], acknowledgements: Records
+) -> HandedOut:
+    """The deliveries of a record. ``checkpoints`` may have copies.
+
+    ``visible_at`` (ms): when the message of each checkpoint can be popped again. ``is_single``: whether it is of one
+    message, as a renewal is.
+    A checkpoint at the very end of the record, whose acknowledgement may not be written yet, is a renewal if the
+    former one has not ended.
+    """
+    order = checkpoints.once()
+    message, popped_at = checkpoints.message[order], checkpoints.popped_at[order]
+    at = checkpoints.commitlog_offset[order]
+    ends = visible_at[order]
+    acked = acknowledgements.take(acknowledgements.once())
+    found = matching((acked.message, acked.popped_at), (message, popped_at))
+    acknowledged = found != NONE
+    acked_offset = np.where(acknowledged, acked.commitlog_offset[found], NONE) if len(acked) else found
+    acked_at = np.where(acknowledged, acked.store_timestamp[found], NONE) if len(acked) else found
+    follows = np.append(False, np.diff(message) == 0)[: len(order)]
+    before = np.maximum(np.arange(len(order)) - 1, 0)
+    is_acknowledged_after = acked_offset[before] > at
+    is_last = at > acked.commitlog_offset.max(initial=NONE)
+    may_be_acknowledged = is_last & ~acknowledged[before] & (popped_at < ends[before])
+    is_renewal = follows & is_single[order] & (is_acknowledged_after | may_be_acknowledged)
+    first = np.flatnonzero(~is_renewal)
+    last = np.append(first[1:], len(order)) - 1
+    return HandedOut(order[first], order[last], ends[last], acked_at[last])
+
+
+def numbered(columns: Sequence[Int64s]) -> Int64s:
+    """A number for each row: the same for rows with the same values."""
+    order = np.lexsort(tuple(reversed(columns)))
+    differs = np.zeros(len(order), np.int64)
+    for column in columns:
+        differs[1:] |= np.diff(column[order]) != 0
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(differs)
+    return numbers
+
+
+def matching(keys: Sequence[Int64s], wanted: Sequence[Int64s]) -> Int64s:
+    """For each of ``wanted``, the position of the row of ``keys`` with the same values; NONE if there is none.
+
+    The first of ``wanted`` with some values gets the first row of ``keys``, the second the second, and so on.
+    """
+    count = len(keys[0])
+    numbers = numbered([np.concatenate(pair) for pair in zip(keys, wanted, strict=True)])
+    own, others = (_nth(part) for part in (numbers[:count], numbers[count:]))
+    pairs = numbered([numbers, np.append(own, others)])
+    order = np.argsort(pairs[:count])
+    found = np.full(len(others), NONE, np.int64)
+    if count:
+        at = np.minimum(np.searchsorted(pairs[:count][order], pairs[count:]), count - 1)
+        is_found = pairs[:count][order][at] == pairs[count:]
+        found[is_found] = order[at[is_found]]
+    return found
+
+
+def _nth(values: Int64s) -> Int64s:
+    """For each row, how many before it have its value."""
+    order = np.argsort(values, kind="stable")
+    begins = np.append(True, np.diff(values[order]) != 0)[: len(order)]
+    place = np.arange(len(order))
+    nth = np.empty(len(order), np.int64)
+    nth[order] = place - np.maximum.accumulate(np.where(begins, place, 0)) if len(order) else place
+    return nth

@@ -1,0 +1,426 @@
+"""The pops of a night, from the broker's own record: rows of pops, and the deliveries to groups that pop.
+
+The tasks of a night have put the record into pop_records. What a pop handed out is a delivery at the time of the pop,
+unless the exact tags do not match (the proxy or the client then drops and acknowledges it), or the message was tried
+too often. Earlier pops get what became of them since: acknowledged, renewed, redelivered. docs/POP.md has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, DEAD, DELIVERED, DROPPED_BY_CLIENT
+from filtering.delivery.entries import Int64s, has_entry
+from filtering.delivery.recorded_deliveries import RecordedDeliveries
+from filtering.pops.groups import PopGroups
+from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
+from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.history import states_by_key
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import DAY
+from jobs.night.commit import Changes
+from jobs.night.past import BrokerState
+from jobs.night.tasks import LogRange
+from schemas.arrow_batches import repeated
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delta.table import DataFileWriter
+from schemas.delta.table_rows import Key, Where, group_numbers, least, one_of, within
+from schemas.pops import POP_RECORDS, POPS, RECORDED
+
+OUTCOMES = (DELIVERED, DROPPED_BY_CLIENT, DEAD)
+UNKNOWN_SUBSCRIPTION = 0
+"""As ``subscription_from``: no event says what the group subscribed to when it popped."""
+_KEY = ["consumer_group", "topic", "queue_id", "queue_offset"]
+_OF_POP = ["start_offset", "popped_at"]
+_MESSAGE = [
+    "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "sys_flag", "tags", "uniq_key",
+    "reconsume_times",
+]  # fmt: skip
+_NO_MESSAGES = COMMITLOG.file_schema.empty_table().select(_MESSAGE)
+
+
+@dataclass(frozen=True)
+class PopCounts:
+    """The messages that pops handed out in a night, by group, topic and queue id.
+
+    ``delivered``: those that clients got. ``returned``: also those that were dropped by their tags, or given up.
+    ``starts``: the least queue offset at which a pop began to read. ``popping``: the groups
+    and topics of which the record has all pops.
+    """
+
+    delivered: Mapping[Key, int] = field(default_factory=dict)
+    returned: Mapping[Key, int] = field(default_factory=dict)
+    starts: Mapping[Key, int] = field(default_factory=dict)
+    popping: Collection[GroupTopic] = ()
+
+
+NO_POPS = PopCounts()
+
+
+class NightPops:
+    """The pops of one night. ``history``: of subscriptions. ``end``: the physical offset up to which the night goes.
+
+    ``repaired``: the parts of the log that only this night could read.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        changes: Changes,
+        history: Sequence[SubscriptionRow],
+        groups: PopGroups,
+        end: int,
+        repaired: Sequence[LogRange] = (),
+    ) -> None:
+        self._state = state
+        self._changes = changes
+        self._groups = groups
+        self._begin, self._end = state.filtered_to, end
+        self._repaired = repaired
+        self._subscriptions = states_by_key(history)
+
+    def run(self) -> PopCounts:
+        """Adds the rows of pops and deliveries to the changes. Returns the counts of deliveries."""
+        records = self._records()
+        before = self._open_before(records)
+        if not len(records) and not len(before):
+            return NO_POPS
+        is_checkpoint = pc.equal(records["kind"], CHECKPOINT)
+        checkpoints = self._without_known(records.filter(is_checkpoint))
+        acknowledgements = records.filter(pc.invert(is_checkpoint))
+        pops = _pops(before, checkpoints, acknowledgements, self._changes.run)
+        is_new = np.arange(len(pops)) >= len(before)
+        messages = self._messages(pops.filter(pa.array(is_new)))
+        pops = self._redelivered(_with_messages(pops, messages, is_new))
+        old, new = pops.slice(0, len(before)), pops.slice(len(before))
+        if len(before):
+            self._changes.update_rows(POPS, self._open_since(records), old.to_batches())
+        for is_open in (False, True):  # so that the next night rewrites a small file
+            self._changes.add_rows(POPS, new.filter(pc.equal(new["is_open"], is_open)).to_batches())
+        return self._deliver(new, messages)
+
+    def _records(self) -> pa.Table:
+        """The records of the night: of its part of the log, and those that earlier nights could not read."""
+        new = self._changes.rows(POP_RECORDS, None, [within("commitlog_offset", self._begin, self._end)])
+        late = [within("commitlog_offset", below=self._begin), one_of("run", [self._changes.run])]
+        found = pa.concat_tables([new, self._changes.rows(POP_RECORDS, None, late)])
+        return found.filter(pc.invert(found["is_put_again"].fill_null(False)))
+
+    def _open_before(self, records: pa.Table) -> pa.Table:
+        """The rows of earlier pops that may have been acknowledged, renewed or redelivered in this night."""
+        return self._changes.rows(POPS, None, self._open_since(records))
+
+    def _open_since(self, records: pa.Table) -> Where:
+        times = [(self._state.as_of or 0) - DAY]
+        if len(records):
+            times.append(pc.min(records["popped_at"]).as_py())
+        return [one_of("is_open", [True]), within("visible_at", min(times))]
+
+    def _without_known(self, checkpoints: pa.Table) -> pa.Table:
+        """The checkpoints without copies of those that this night or earlier ones read: the first one counts."""
+        is_copy = np.array(checkpoints["is_copy"])
+        if not is_copy.any():
+            return checkpoints
+        first, last = pc.min_max(checkpoints.filter(checkpoints["is_copy"])["popped_at"]).as_py().values()
+        where = [
+            within("commitlog_offset", below=self._begin),
+            within("popped_at", first, last + 1),
+            one_of("kind", [CHECKPOINT]),
+        ]
+        both = [self._changes.rows(POP_RECORDS, [*_KEY, *_OF_POP], where), checkpoints]
+        names = _codes(both, "consumer_group"), _codes(both, "topic")
+        checkpoint = numbered([*names, *(_joined(both, name) for name in ("queue_id", *_OF_POP))])
+        earlier, tonight = checkpoint[: len(both[0])], checkpoint[len(both[0]) :]
+        is_known = np.isin(tonight, np.append(earlier, tonight[~is_copy]))
+        return checkpoints.filter(pa.array(~(is_copy & is_known)))
+
+    def _messages(self, pops: pa.Table) -> pa.Table:
+        """The stored messages of the topics of some pops, from the first of theirs on, ordered by physical offset."""
+        topics = pc.unique(pops["topic"]).to_pylist()
+        where = [one_of("topic", topics), within("commitlog_offset", self._first_message(pops), self._end)]
+        rows = self._changes.rows(COMMITLOG, _MESSAGE, where)
+        rows = rows.filter(pa.array(has_entry(rows["sys_flag"].fill_null(0).to_numpy())))
+        return rows.take(pc.sort_indices(rows["commitlog_offset"]))
+
+    def _first_message(self, pops: pa.Table) -> int:
+        """A physical offset before which no message of the pops is."""
+        first = least(pops, ["topic", "queue_id"], "queue_offset").items()
+        found = (self._state.first_run_with(topic, queue_id, offset) for (topic, queue_id), offset in first)
+        run = min(filter(None, found), default=None)
+        if run is None:
+            return min([self._begin, *(part.start for part in self._repaired)])
+        files = (file for file in self._changes.files(CONSUMEQUEUE) if file.greatest["run"] >= run)
+        return min([self._begin, *(int(file.least["commitlog_offset"]) for file in files)])
+
+    def _redelivered(self, pops: pa.Table) -> pa.Table:
+        """The rows with ``redelivered_as``: the message on the retry topic with the same UNIQ_KEY, tried once more.
+
+        If a message was popped and redelivered twice, after an offset reset, the first redelivery is of the first pop.
+        """
+        at = np.flatnonzero(np.array(pc.and_(pops["is_open"], pc.is_valid(pops["commitlog_offset"]))))
+        at = at[np.argsort(pops["visible_at"].to_numpy()[at], kind="stable")]
+        waiting = pops.take(pa.array(at))
+        keys, number = group_numbers(waiting, ["consumer_group", "topic"])
+        subscribed = [(group, subscribed_topic(group, topic)) for group, topic in keys]
+        number_of = {key: i for i, key in enumerate(dict.fromkeys(subscribed))}
+        of_topic = {topic: number_of[key] for key in subscribed for topic in retry_topics(*key)}
+        where = [one_of("topic", list(of_topic)), within("commitlog_offset", self._begin, self._end)]
+        retried = self._changes.rows(COMMITLOG, _MESSAGE, where) if of_topic else _NO_MESSAGES
+        retried = retried.take(pc.sort_indices(retried["commitlog_offset"]))
+        offsets = waiting["commitlog_offset"].to_numpy()
+        where = [within("commitlog_offset", int(offsets.min()), int(offsets.max()) + 1)] if len(offsets) else []
+        where.append(one_of("commitlog_offset", offsets.tolist()))
+        popped = self._changes.rows(COMMITLOG, _MESSAGE, where) if len(retried) else _NO_MESSAGES
+        popped = popped.take(pc.sort_indices(popped["commitlog_offset"]))
+        popped = popped.take(_optional(_positions(popped["commitlog_offset"].to_numpy(), offsets)))
+        texts = pa.concat_tables([retried.select(["uniq_key"]), popped.select(["uniq_key"])])["uniq_key"]
+        text = texts.combine_chunks().dictionary_encode().indices.fill_null(NONE).to_numpy()
+        found = matching(
+            (
+                np.array([of_topic[topic] for topic in retried["topic"].to_pylist()], np.int64),
+                text[: len(retried)],
+                retried["reconsume_times"].to_numpy(),
+            ),
+            (
+                np.array([number_of[key] for key in subscribed], np.int64)[number],
+                text[len(retried) :],
+                waiting["attempt"].to_numpy(),
+            ),
+        )
+        is_found = (found != NONE) & (text[len(retried) :] != NONE)
+        redelivered_as = pops["redelivered_as"].fill_null(NONE).to_numpy().copy()
+        redelivered_as[at[is_found]] = retried["commitlog_offset"].to_numpy()[found[is_found]]
+        is_open = np.array(pops["is_open"]) & (redelivered_as == NONE)
+        return _replaced(pops, redelivered_as=_optional(redelivered_as), is_open=pa.array(is_open))
+
+    def _deliver(self, pops: pa.Table, messages: pa.Table) -> PopCounts:
+        """Writes the deliveries of pops whose message is stored. Returns their counts.
+
+        A proxy holds the last request of a client that left: what it pops is for nobody, and comes again.
+        """
+        is_for_nobody = pc.and_(self._is_offline(pops), pc.is_null(pops["acknowledged_at"]))
+        pops = pops.filter(pc.and_not(pc.is_valid(pops["commitlog_offset"]), is_for_nobody))
+        if not len(pops):
+            return NO_POPS
+        at = _positions(messages["commitlog_offset"].to_numpy(), pops["commitlog_offset"].to_numpy())
+        subscription_from, outcome = self._outcomes(pops, messages["tags"].take(pa.array(at)))
+        groups, group = group_numbers(pops, ["consumer_group"])
+        topics, topic = group_numbers(pops, ["topic"])
+        stored = messages["store_timestamp"].to_numpy()[at]
+        writer = DataFileWriter(DELIVERY_BLOCKS, self._changes.warehouse.log(DELIVERY_BLOCKS).storage)
+        waiting: list[pa.RecordBatch] = []
+        for number, (name,) in enumerate(topics):
+            own = np.flatnonzero(topic == number)
+            columns = pops.take(pa.array(own))
+            deliveries = RecordedDeliveries(
+                name,
+                columns["queue_id"].to_numpy(),
+                columns["queue_offset"].to_numpy(),
+                columns["commitlog_offset"].to_numpy(),
+                stored[own],
+                group[own],
+                outcome[own],
+                columns["popped_at"].to_numpy(),
+                subscription_from[own],
+                [each for (each,) in groups],
+                OUTCOMES,
+            )
+            for row in deliveries.rows():
+                known = {"run": pa.array([self._changes.run]), "source": pa.array([RECORDED])}
+                waiting.append(DELIVERY_BLOCKS.batch(row | known, 1))
+                if sum(block.nbytes for block in waiting) >= BYTES_IN_A_ROW:
+                    writer.write(waiting)
+                    waiting = []
+        if waiting:
+            writer.write(waiting)
+        self._changes.add_files(DELIVERY_BLOCKS, writer.close())
+        queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
+        delivered, returned = (
+            dict(zip(queues, np.bincount(of_each, minlength=len(queues)).tolist(), strict=True))
+            for of_each in (queue[outcome == OUTCOMES.index(DELIVERED)], queue)
+        )
+        starts = least(pops, ["consumer_group", "topic", "queue_id"], "start_offset")
+        return PopCounts(delivered, returned, starts)
+
+    def _is_offline(self, pops: pa.Table) -> pa.BooleanArray:
+        """Whether no client of the group was online when it popped."""
+        found = np.zeros(len(pops), bool)
+        for own, row in self._in_force(pops):
+            found[own] = not row.is_consuming
+        return pa.array(found)
+
+    def _in_force(self, pops: pa.Table) -> Iterator[tuple[Int64s, SubscriptionRow]]:
+        """The subscriptions that were in force when groups popped, each with the positions of its pops."""
+        popped_at = pops["popped_at"].to_numpy()
+        keys, number = group_numbers(pops, ["consumer_group", "topic"])
+        for each, (group, topic) in enumerate(keys):
+            own = np.flatnonzero(number == each)
+            rows = self._subscriptions.get((group, subscribed_topic(group, topic)), ())
+            valid_from = np.array([row.valid_from for row in rows], np.int64)
+            in_force = np.searchsorted(valid_from, popped_at[own], side="right") - 1
+            for state in np.unique(in_force[in_force >= 0]).tolist():
+                yield own[in_force == state], rows[state]
+
+    def _outcomes(self, pops: pa.Table, tags: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
+        """For each pop, the ``valid_from`` of the subscription in force, and the number of its outcome.
+
+        Source: PopMessageResultFilterImpl, PullAPIWrapper. Both check the tags first.
+        """
+        subscription_from = np.full(len(pops), UNKNOWN_SUBSCRIPTION, np.int64)
+        is_dropped = np.zeros(len(pops), bool)
+        groups, group = group_numbers(pops, ["consumer_group"])
+        most_attempts = np.array([self._groups.most_attempts(name) for (name,) in groups], np.int64)
+        is_dead = pops["attempt"].to_numpy() > most_attempts[group]
+        for own, row in self._in_force(pops):
+            subscription_from[own] = row.valid_from
+            if row.tags_set:
+                wanted = pa.array(row.tags_set, pa.string())
+                is_dropped[own] = ~np.array(pc.is_in(tags.take(pa.array(own)), value_set=wanted))
+        delivered, dropped, dead = range(len(OUTCOMES))
+        return subscription_from, np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
+
+
+def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, run: str) -> pa.Table:
+    """Rows of POPS: those of earlier pops in their order, as they are now, and then those of new ones.
+
+    Of new ones, the message is not known yet.
+    """
+    popped_at = pc.coalesce(before["renewed_at"], before["popped_at"])
+    ends = pc.add(checkpoints["popped_at"], checkpoints["invisible_time"])
+    message = _message_numbers([before, checkpoints, acknowledgements])
+    count, known = len(before), len(before) + len(checkpoints)
+    popped_at = np.append(popped_at.to_numpy(), checkpoints["popped_at"].to_numpy())
+    visible_at = np.append(before["visible_at"].to_numpy(), ends.to_numpy())
+    record_offset = np.append(before["record_offset"].to_numpy(), checkpoints["commitlog_offset"].to_numpy())
+    handed = handed_out(
+        Records(message[:known], popped_at, record_offset, record_offset),
+        visible_at,
+        np.append(np.zeros(count, bool), checkpoints["messages"].to_numpy() == 1),
+        Records(
+            message[known:],
+            *(acknowledgements[name].to_numpy() for name in ("popped_at", "commitlog_offset", "store_timestamp")),
+        ),
+    )
+    own = np.argsort(handed.checkpoint, kind="stable")
+    checkpoint, last = handed.checkpoint[own], handed.last[own]
+    is_renewed = checkpoint != last
+    new = checkpoints.take(pa.array(checkpoint[count:] - count))
+    added = {name: new[name].combine_chunks() for name in (*_KEY, *_OF_POP, "invisible_time")}
+    added |= {
+        "source": repeated(RECORDED, len(new)),
+        "record_offset": new["commitlog_offset"].combine_chunks(),
+        "visible_at": pa.array(handed.visible_at[own][count:]),
+        "is_open": pa.repeat(True, len(new)),
+        "run": repeated(run, len(new)),
+    }
+    pops = pa.concat_tables([before, pa.Table.from_batches([POPS.batch(added, len(new))]).cast(POPS.file_schema)])
+    renewed_at = np.where(is_renewed, popped_at[last], NONE)
+    acknowledged_at = handed.acknowledged_at[own]
+    return _replaced(
+        pops,
+        renewed_at=pc.coalesce(_optional(renewed_at), pops["renewed_at"].combine_chunks()),
+        visible_at=pa.array(handed.visible_at[own]),
+        acknowledged_at=_optional(acknowledged_at),
+        is_open=pa.array(acknowledged_at == NONE),
+    )
+
+
+def restore_pops(before_run: str, cut: int, changes: Changes) -> None:
+    """Takes back what became of the pops of the nights before a run, as far as records from ``cut`` on said it."""
+    earlier = [within("run", below=before_run)]
+    pops = changes.rows(POPS, None, earlier)
+    if not len(pops):
+        return
+    nothing = pa.nulls(len(pops), pa.int64())
+    fresh = _replaced(
+        pops, renewed_at=nothing, visible_at=pc.add(pops["popped_at"], pops["invisible_time"]), acknowledged_at=nothing
+    )
+    records = changes.rows(POP_RECORDS)
+    is_checkpoint = pc.equal(records["kind"], CHECKPOINT)
+    known = _pops(fresh, records.filter(is_checkpoint), records.filter(pc.invert(is_checkpoint)), before_run)
+    known = known.slice(0, len(pops))
+    redelivered_as = pops["redelivered_as"].fill_null(NONE).to_numpy()
+    redelivered_as = np.where(redelivered_as < cut, redelivered_as, NONE)
+    is_open = np.array(pc.is_null(known["acknowledged_at"])) & (redelivered_as == NONE)
+    known = _replaced(known, redelivered_as=_optional(redelivered_as), is_open=pa.array(is_open))
+    changes.update_rows(POPS, earlier, known.to_batches())
+
+
+def _with_messages(pops: pa.Table, messages: pa.Table, is_new: NDArray[np.bool_]) -> pa.Table:
+    """Rows of POPS with the message of each new one: the last one with its queue offset before the checkpoint.
+
+    A queue may have begun again.
+    """
+    at = np.full(len(pops), NONE, np.int64)
+    both = [messages, pops]
+    queue = numbered([_codes(both, "topic"), _joined(both, "queue_id")])
+    offsets, places = messages["queue_offset"].to_numpy(), messages["commitlog_offset"].to_numpy()
+    wanted, before = pops["queue_offset"].to_numpy(), pops["record_offset"].to_numpy()
+    for number in np.unique(queue[len(messages) :][is_new]).tolist():
+        stored = np.flatnonzero(queue[: len(messages)] == number)
+        popped = np.flatnonzero((queue[len(messages) :] == number) & is_new)
+        stored = stored[np.lexsort((places[stored], offsets[stored]))]
+        found = np.searchsorted(offsets[stored], wanted[popped], side="right") - 1
+        if not len(stored):
+            continue
+        while (is_later := (found >= 0) & (places[stored][found] > before[popped])).any():
+            found[is_later] -= 1
+        is_found = (found >= 0) & (offsets[stored][found] == wanted[popped])
+        at[popped[is_found]] = stored[found[is_found]]
+    found = _optional(at)
+    attempt = pc.add(messages["reconsume_times"].take(found), pa.scalar(1, pa.int32()))
+    return _replaced(
+        pops,
+        commitlog_offset=pc.coalesce(messages["commitlog_offset"].take(found), pops["commitlog_offset"]),
+        attempt=pc.coalesce(attempt, pops["attempt"]),
+    )
+
+
+def _message_numbers(parts: Sequence[pa.Table]) -> Int64s:
+    """A number for each group, topic, queue and queue offset in the rows of some tables."""
+    names = _codes(parts, "consumer_group"), _codes(parts, "topic")
+    return numbered([*names, *(_joined(parts, name) for name in ("queue_id", "queue_offset"))])
+
+
+def _codes(parts: Sequence[pa.Table], name: str) -> Int64s:
+    """A number for each text of a column."""
+    texts = pa.chunked_array([chunk for part in parts for chunk in part[name].chunks], pa.string())
+    codes: Int64s = texts.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def _joined(parts: Iterable[pa.Table], name: str) -> Int64s:
+    """A column of whole numbers."""
+    joined: Int64s = np.concatenate([part[name].to_numpy().astype(np.int64) for part in parts])
+    return joined
+
+
+def _optional(values: Int64s) -> pa.Int64Array:
+    """Numbers that are null instead of NONE."""
+    return pa.array(values, mask=values == NONE)
+
+
+def _positions(ascending: Int64s, wanted: Int64s) -> Int64s:
+    """The position of each value in ``ascending``; NONE if it is not there."""
+    if not len(ascending):
+        return np.full(len(wanted), NONE, np.int64)
+    at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
+    found: Int64s = np.where(ascending[at] == wanted, at, NONE)
+    return found
+
+
+def _replaced(rows: pa.Table, **columns: pa.Array) -> pa.Table:
+    """The rows with other values in some columns."""
+    for name, values in columns.items():
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), values)
+    return rows

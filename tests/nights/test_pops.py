@@ -1,0 +1,239 @@
+"""Four nights of one running broker whose consumers pop, compared with every message that they received.
+
+The capture has groups of gRPC SimpleConsumers and PushConsumers, and of remoting push consumers that pop.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from jobs import audit, explain, lag, maintain, nightly
+from schemas.messages.pop_bodies import DAMAGED_BODY, NOT_JSON
+from tests.captures import capture, rows
+from tests.nights.commands import NIGHTS, Run, night, rows_of, without_runs
+
+IN_ORDER = {"pop_fifo_1", "pop_fifo_2"}
+"""Groups that consume in order: the broker does not write their pops down."""
+OPEN = "pop_differ_tags"
+"""A group whose clients have different tags: the record does not say which of them popped a message."""
+CRC_AT, BODY_AT = 8, 88
+"""Where the checksum and the body of a record are, bytes."""
+Delivery = tuple[str, str, int, int, int, int]
+
+
+def popping(number: int, warehouse: Path, *more: object) -> list[str]:
+    """The command line of a night of the broker, 1 to 4."""
+    broker = capture("pop_dev")
+    folder = broker / f"night_{number}"
+    return night(warehouse, folder / "store", folder / "subscription_events.jsonl", broker / "broker.conf", *more)
+
+
+@pytest.fixture(scope="module")
+def popped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warehouse after all four nights, without bodies."""
+    warehouse = tmp_path_factory.mktemp("pops") / "w"
+    for number in NIGHTS:
+        nightly.main(popping(number, warehouse, "--bodies", "none"))
+    return warehouse
+
+
+@cache
+def received(nights: tuple[int, ...] = NIGHTS) -> Counter[Delivery]:
+    """Group, topic, queue, offset, time of the pop and night of each message that a client received."""
+    found: Counter[Delivery] = Counter()
+    for row in rows("pop_dev", "live"):
+        seen = min(number for number in nights if number >= row["night"])
+        found[row["group"], row["topic"], row["queueId"], row["queueOffset"], row["popTime"], seen] += 1
+    return found
+
+
+def delivered(warehouse: Path, nights: tuple[int, ...] = NIGHTS) -> Counter[Delivery]:
+    runs = sorted(row["run"] for row in rows_of(warehouse, "run_ledger", "run"))
+    night_of = dict(zip(runs, nights, strict=True))
+    found: Counter[Delivery] = Counter()
+    for row in rows_of(warehouse, "deliveries"):
+        if row["outcome"] == "DELIVERED":
+            place = row["topic"], row["queue_id"], row["queue_offset"]
+            found[row["consumer_group"], *place, row["available_at"], night_of[row["run"]]] += 1
+    return found
+
+
+def deviations(found: Counter[Delivery], expected: Counter[Delivery]) -> Counter[str]:
+    wrong = (found - expected) + (expected - found)
+    return Counter(key[0] for key in wrong.elements() if key[0] not in IN_ORDER | {OPEN})
+
+
+def test_every_group_got_what_its_clients_received_night_by_night(popped: Path) -> None:
+    assert len({key[0] for key in received()}) == 64
+    assert deviations(delivered(popped), received()) == {}
+
+
+def test_snapshots_2_and_4_only(tmp_path: Path) -> None:
+    for number in (2, 4):
+        nightly.main(popping(number, tmp_path / "w"))
+    assert deviations(delivered(tmp_path / "w", (2, 4)), received((2, 4))) == {}
+
+
+def test_four_snapshots_in_one_go(popped: Path, tmp_path: Path) -> None:
+    given = popping(4, tmp_path / "w", "--bodies", "none")
+    at = given.index("--store")
+    stores = [str(capture("pop_dev") / f"night_{number}" / "store") for number in NIGHTS]
+    given[at : at + 2] = [part for store in stores for part in ("--store", store)]
+    nightly.main(given)
+    assert deviations(delivered(tmp_path / "w"), received()) == {}
+    assert without_runs(tmp_path / "w")["pops"] == without_runs(popped)["pops"]
+
+
+def test_acknowledgements_attempts_and_redeliveries(popped: Path) -> None:
+    pops = {
+        (row["consumer_group"], row["topic"], row["queue_id"], row["queue_offset"], row["popped_at"]): row
+        for row in rows_of(popped, "pops")
+    }
+    checked = 0
+    for row in rows("pop_dev", "live"):
+        pop = pops.get((row["group"], row["topic"], row["queueId"], row["queueOffset"], row["popTime"]))
+        if row["group"] in IN_ORDER:
+            assert pop is None
+            continue
+        assert pop is not None
+        checked += 1
+        assert (pop["acknowledged_at"] is None) == ("ackedAt" not in row)
+        columns = ("attempt", "invisible_time", "start_offset", "commitlog_offset", "source")
+        expected = row["attempt"], row["invisibleTime"], row["startOffset"], row["commitLogOffset"], "RECORDED"
+        assert tuple(pop[name] for name in columns) == expected
+    assert checked > 9_000
+    stored = {row["commitlog_offset"]: row for row in rows_of(popped, "commitlog")}
+    redelivered = [row for row in pops.values() if row["redelivered_as"] is not None]
+    assert len(redelivered) == 597
+    for row in redelivered:
+        first, again = stored[row["commitlog_offset"]], stored[row["redelivered_as"]]
+        assert again["topic"].startswith(f"%RETRY%{row['consumer_group']}_")
+        assert (again["uniq_key"], again["reconsume_times"]) == (first["uniq_key"], row["attempt"])
+        assert row["acknowledged_at"] is None
+
+
+def test_messages_in_flight_are_those_that_were_not_acknowledged(popped: Path, run: Run) -> None:
+    unacknowledged = {
+        (row["group"], row["topic"], row["queueId"], row["queueOffset"], row["popTime"])
+        for row in rows("pop_dev", "live")
+        if "ackedAt" not in row
+    }
+    waiting = [row for row in rows_of(popped, "pops") if row["is_open"]]
+    assert len(waiting) == 22
+    for row in waiting:
+        names = ("consumer_group", "topic", "queue_id", "queue_offset", "popped_at")
+        assert tuple(row[name] for name in names) in unacknowledged
+    answers = [json.loads(line) for line in run(lag, "--json", "--warehouse", popped).out.splitlines()]
+    counts = ("in_flight", "to_be_redelivered")
+    assert [sum(answer[name] or 0 for answer in answers) for name in counts] == [15, 7]
+    out = run(lag, "--warehouse", popped).out
+    assert "pop_dlq_3 on %RETRY%pop_dlq_3_OrderEvents: 9 in flight until 2026-11-26 22:09:46.876, 2 to be redeli" in out
+
+
+@pytest.mark.parametrize(
+    ("message", "group", "why"),
+    [
+        ("ord-0", "pop_fail_1", "popped 2026-11-26 22:04:53.267 for 10 s, acknowledged 2026-11-26 22:04:55.100; the"),
+        ("ord-22", "pop_sql_orders", "passed over by the pop of 2026-11-26"),
+    ],
+)
+def test_explain_says_what_became_of_a_message(popped: Path, run: Run, message: str, group: str, why: str) -> None:
+    assert why in run(explain, "--warehouse", popped, "--message", message, "--group", group).out
+
+
+def test_repeated_and_rebuilt_nights_leave_the_same_pops(popped: Path, tmp_path: Path, run: Run) -> None:
+    expected = without_runs(popped)
+    tables = "pops", "pop_records", "deliveries"
+    shutil.copytree(popped, tmp_path / "redone")
+    third = sorted(row["as_of"] for row in rows_of(popped, "run_ledger"))[2]
+    assert run(nightly, *popping(4, tmp_path / "redone", "--redo-from", third)).code == 0
+    shutil.copytree(popped, tmp_path / "rebuilt")
+    shutil.rmtree(tmp_path / "rebuilt" / "pops")
+    assert run(maintain, "--rebuild", "--warehouse", tmp_path / "rebuilt").code == 0
+    for name in ("redone", "rebuilt"):
+        found = without_runs(tmp_path / name)
+        assert not [table for table in tables if found[table] != expected[table]], name
+    assert run(audit, "--warehouse", tmp_path / "redone").code == 0
+
+
+ALTERED, GARBLED, DAMAGED = "pop_sql_orders", "pop_all_orders", "pop_all_lab"
+"""Groups of which one checkpoint is not as the broker wrote it: its first copy only."""
+
+
+def altered_store(folder: Path) -> Path:
+    """The store after night 1, in which three checkpoints are others."""
+    store = folder / "store"
+    shutil.copytree(capture("pop_dev") / "night_1" / "store", store)
+    _replace(store, ALTERED, lambda body: body.replace(b'"d":[0]', b'"d":[1]'))
+    _replace(store, GARBLED, lambda body: body.replace(b'"bm":0', b'"bm":}'))
+    _replace(store, DAMAGED, lambda body: body.replace(b'"bm":0', b'"bm":1'), mends_crc=False)
+    return store
+
+
+def _replace(store: Path, group: str, change: Callable[[bytes], bytes], mends_crc: bool = True) -> None:
+    """Changes the body of the first checkpoint of one message for a group."""
+    pattern = re.compile(rb'\{"bm":0,"bn":"broker-a","c":"%s","d":\[0\],[^}]*\}' % group.encode())
+    for segment in sorted((store / "commitlog").iterdir()):
+        log = bytearray(segment.read_bytes())
+        if found := pattern.search(log):
+            body, start = change(found[0]), found.start() - BODY_AT
+            log[found.start() : found.end()] = body
+            if mends_crc:
+                struct.pack_into(">i", log, start + CRC_AT, zlib.crc32(body) & 0x7FFFFFFF)
+            segment.write_bytes(log)
+            return
+    raise AssertionError(f"{group} has no such checkpoint")
+
+
+OTHER = "pop_sql_not"
+"""A group that registers another filter than its requests carry."""
+
+
+def other_events(folder: Path) -> Path:
+    """The events of night 1, in which a group registers another filter, and what its requests carry is not known."""
+    lines = []
+    for row in map(json.loads, (capture("pop_dev") / "night_1" / "subscription_events.jsonl").read_text().splitlines()):
+        if row["group"] != OTHER:
+            lines.append(row)
+        elif row["op"] == "register":
+            lines += [
+                row,
+                row | {"at": row["at"] + 1, "expression": "price < 0", "sub_version": row["sub_version"] + 1},
+            ]
+    (folder / "events.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return folder / "events.jsonl"
+
+
+def test_a_checkpoint_that_was_altered_fails_the_audits(popped: Path, tmp_path: Path, run: Run) -> None:
+    given = popping(1, tmp_path / "w")
+    given[given.index("--store") + 1] = str(altered_store(tmp_path))
+    given[given.index("--subscriptions") + 1] = str(other_events(tmp_path))
+    assert run(nightly, *given).code == 0
+    reasons = Counter(row["reason"] for row in rows_of(tmp_path / "w", "quarantine"))
+    assert reasons == {NOT_JSON: 1, DAMAGED_BODY: 1}
+    (first, *_) = sorted(row["run"] for row in rows_of(popped, "run_ledger", "run"))
+    found, expected = (
+        Counter(
+            (row["consumer_group"], row["topic"], row["queue_id"], row["queue_offset"], row["available_at"])
+            for row in rows_of(warehouse, "deliveries")
+            if row["run"] == first or warehouse != popped
+        )
+        for warehouse in (tmp_path / "w", popped)
+    )
+    # The first copy counts. Of the others, which cannot be read, the second does.
+    assert {key[0] for key in (found - expected) + (expected - found)} == {ALTERED}
+    ended = run(audit, "--warehouse", tmp_path / "w")
+    assert ended.code == 3
+    assert "error: record_agrees_with_filters: 1 of" in ended.out
+    assert "error: record_has_no_contradictions: 1 of" in ended.out
+    assert "warn: record_shows_other_filters: 1 of" in ended.out
