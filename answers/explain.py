@@ -56,6 +56,7 @@ from filtering.explanation.journey import (
     HALF_TOPICS,
     ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
+    Call,
     Copy,
     Step,
     StepKind,
@@ -78,11 +79,12 @@ from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
 from filtering.subscriptions.events import BROADCASTING
 from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
 from filtering.subscriptions.inconsistency import seeming_disagreements
-from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, is_lmq
+from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, is_lmq, is_trace_topic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumptions import CONSUMPTIONS, client_name
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import Table
@@ -245,7 +247,14 @@ _COLUMNS = [name for name in FoundMessage.__dataclass_fields__ if name not in _O
 def find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
     """The messages with this msgId or unique key, one of these KEYS or all of them, in the order of the log."""
     found = [message for message in read(facts, _offsets_in(text)) if message.msg_id == text.upper()]
-    return found or read(facts, _offsets_of(facts, text, with_keys=True)) or read(facts, _with_given_id(facts, text))
+    found = found or read(facts, _offsets_of(facts, text, with_keys=True)) or read(facts, _with_given_id(facts, text))
+    return found if len(found) < 2 else _without_traces(facts, found) or found
+
+
+def _without_traces(facts: BrokerFacts, found: Sequence[FoundMessage]) -> list[FoundMessage]:
+    """The messages that are no traces. A trace has the ids and keys of all messages that it tells of as its KEYS."""
+    traced = set(pc.unique(facts.rows(CONSUMPTIONS, ["trace_topic"])["trace_topic"]).to_pylist())
+    return [message for message in found if message.topic not in traced and not is_trace_topic(message.topic)]
 
 
 def _with_given_id(facts: BrokerFacts, text: str) -> list[int]:
@@ -387,6 +396,10 @@ VERDICTS = {
     Outcome.NEVER_STORED: "never stored in its topic",
 }
 """What to call an outcome; the others are ``not delivered``."""
+RESULTS = {
+    1: "timed out", 2: "failed with an exception", 3: "failed: the listener returned null", 4: "asked for redelivery",
+}  # fmt: skip
+"""What the result codes of a trace mean, but for 0 (ConsumeReturnType)."""
 AGAIN = {
     Outcome.DELIVERED: "delivered again",
     Outcome.PENDING: "not yet pulled again",
@@ -452,7 +465,7 @@ class Explanation:
     def progress(self) -> str | None:
         """What happened to the message after a consumer failed on it; None if none did."""
         back = [step for step in self.journey if step.kind is StepKind.SENT_BACK]
-        last = self.journey[-1] if self.journey else None
+        last = next((step for step in reversed(self.journey) if step.kind is not StepKind.CONSUMED), None)
         parts = [f"sent back {counted(len(back), 'time')}"] if back else []
         if last is not None and last.kind is StepKind.DEAD:
             parts.append(f"dead since {time_text(last.at or 0)}")
@@ -507,6 +520,8 @@ def step_text(step: Step) -> str:
         again = " again" if step.is_retry and outcome is Outcome.DELIVERED else ""
         at = f" {time_text(step.at or 0)}" if step.at is not None else ""
         return f"{VERDICTS.get(outcome, 'not delivered')}{again}{at} {place}"
+    if step.kind is StepKind.CONSUMED and step.call is not None:
+        return f"{_call_text(step.call, time_text(step.at or 0))} {place}"
     if step.kind is StepKind.DEAD:
         return f"dead since {time_text(step.at or 0)} {place}"
     what = "sent back" if step.kind is StepKind.SENT_BACK else "waited" if step.is_over else "waits"
@@ -515,6 +530,15 @@ def step_text(step: Step) -> str:
     return f"{what} {time_text(step.at or 0)}{level}{due} {place}"
 
 
+def _call_text(call: Call, at: str) -> str:
+    again = f", attempt {call.retry_times + 1}" if call.retry_times else ""
+    if call.success is None:
+        return f"handed to {call.client} {at}{again}, which has not returned in the log"
+    result = RESULTS.get(call.code or 0, "" if call.success else "failed")
+    return f"consumed {at} in {call.cost} ms by {call.client}{again}{result and f': {result}'}"
+
+
+# When a group pulled a message, and under which subscription: by the windows that nights planned.
 # Pulls: the windows that nights planned.
 
 
@@ -776,6 +800,7 @@ class Explainer:
         self._windows = WindowsOfMessages(facts, groups)
         self._first_starts = cache(lambda topic: FirstStarts(facts, self._windows.of_topic(topic)))
         self._pops = PopsOfMessages(facts)
+        self._traces = cache(self._read_traces)
         self._rows = states_by_key(history)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
@@ -806,11 +831,31 @@ class Explainer:
         explanation = replace(explanation, start=self._start(explanation.message, consumer_group), message=message)
         explanation = replace(explanation, journey=self._journey(explanation, stored, copies))
         explanation = self._with_misread_setting(explanation)
+        if trace := self._trace_of(explanation):
+            why = None if explanation.outcome is Outcome.DELIVERED else f"{trace}: the group received it"
+            return replace(explanation, uncertain=why)
         if why := self._seems_uncertain(explanation):
             return replace(explanation, uncertain=why)
         if explanation.uncertain is None:
             explanation = replace(explanation, uncertain=self._other_evidence(explanation))
         return explanation
+
+    def _trace_of(self, explanation: Explanation) -> str | None:
+        """What a client wrote that proves that the group received the message; None if none did."""
+        offset = explanation.message.commitlog_offset
+        of_group = self._traces((offset,)).get((explanation.consumer_group, offset), ())
+        found = next((trace for trace in of_group if trace["records"] == 1), None)
+        if found is None:
+            return None
+        at = time_text(found["consumed_at"] or found["traced_at"])
+        return f"{client_name(found['client_process'])} wrote that it consumed it at {at}"
+
+    def _read_traces(self, offsets: tuple[int, ...]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+        """By group and physical offset, what clients wrote of the messages at some offsets."""
+        found: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        for row in self._facts.rows(CONSUMPTIONS, where=[one_of("commitlog_offset", offsets)]).to_pylist():
+            found[row["consumer_group"], row["commitlog_offset"]].append(row)
+        return dict(found)
 
     def _with_misread_setting(self, explanation: Explanation) -> Explanation:
         """Says why the property filter is off, if the pulls are refused for it, and broker.conf seems to say on."""
@@ -919,6 +964,11 @@ class Explainer:
                     (step.at or each.store_timestamp, each.commitlog_offset, step)
                     for step in self._steps(each, group, copy, in_order, explanation)
                 ]
+        traces = self._traces(tuple(each.commitlog_offset for each in stored))
+        for each in stored:
+            for row in traces.get((group, each.commitlog_offset), ()):
+                step = _consumed(each, row)
+                steps.append((step.at or 0, each.commitlog_offset, step))
         return [step for _, _, step in sorted(steps, key=lambda each: each[:2])]
 
     def _steps(
@@ -1141,6 +1191,15 @@ def _otherwise(outcome: Outcome, explanation: Explanation) -> str:
 
 
 # The answer to "why did this message not arrive?"
+def _consumed(message: FoundMessage, trace: Mapping[str, Any]) -> Step:
+    """The step that a client wrote of a copy: a row of CONSUMPTIONS."""
+    client = client_name(trace["client_process"])
+    call = Call(client, trace["retry_times"], trace["cost"], trace["success"], trace["code"])
+    place = message.topic, message.queue_id, message.queue_offset
+    return Step(StepKind.CONSUMED, trace["consumed_at"] or trace["traced_at"], *place, call=call)
+
+
+# The answer to "why did this message not arrive?": finds the messages, and explains each to each group.
 
 
 NAMED = 3

@@ -15,6 +15,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow.compute as pc
 
 from answers.advise import FilterKinds
@@ -22,6 +23,7 @@ from answers.facts import BrokerFacts
 from answers.first_starts import started_last_night
 from answers.lag import away_beyond_end, lag
 from answers.lint import findings, findings_without_messages
+from answers.proof import proof
 from filtering.counted import counted, listed
 from filtering.delivery.entries import has_entry
 from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
@@ -32,8 +34,9 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
+from schemas.consumptions import client_name
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, MEANINGS, client_drops
-from schemas.delta.table_rows import one_of, tuples
+from schemas.delta.table_rows import group_numbers, one_of, tuples
 from schemas.errors import UsageError, time_text
 from schemas.quarantine import QUARANTINE, is_of_log
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -44,8 +47,8 @@ from schemas.spark_tasks import Session
 
 
 Counts: TypeAlias = Mapping[str, int]
-"""By name, the counts of delivery_stats, and ``client_drops``."""
-NOTHING: Counts = dict.fromkeys((*COUNTS, "client_drops"), 0)
+"""By name, the counts of delivery_stats, ``client_drops``, and of the deliveries how many are ``proven``."""
+NOTHING: Counts = dict.fromkeys((*COUNTS, "client_drops", "proven"), 0)
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,22 @@ def counts_by_run(facts: BrokerFacts, runs: Sequence[str]) -> dict[str, dict[Gro
     """By run, the counts of each group on each topic, summed over its queues."""
     by_run: dict[str, dict[GroupTopic, Counts]] = {run: {} for run in runs}
     summed = facts.sums(DELIVERY_STATS, ["run", "consumer_group", "topic"], COUNTS, runs)
+    proven = _proven(facts, runs)
     for (run, group, topic), counts in summed.items():
-        by_run[run][group, topic] = {**counts, "client_drops": client_drops(counts)}
+        more = {"client_drops": client_drops(counts), "proven": proven[run, group, topic]}
+        by_run[run][group, topic] = {**counts, **more}
     return by_run
+
+
+def _proven(facts: BrokerFacts, runs: Sequence[str]) -> Counter[tuple[str, str, str]]:
+    """By run, group and topic, the deliveries of which a client left a trace."""
+    found = proof(facts, min(runs)) if runs else None
+    if found is None:
+        return Counter()
+    rows = found.deliveries.filter(found.deliveries["is_proven"])
+    names = ["run", "consumer_group", "topic"]
+    keys, numbers = group_numbers(rows, names)
+    return Counter(dict(zip(keys, np.bincount(numbers, minlength=len(keys)).tolist(), strict=True)))
 
 
 def group_counts(
@@ -116,6 +132,7 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     "topic-without-messages": (ERROR, "a group subscribes to a topic of which no message is in the log"),
     "failing-expression": (ERROR, "an expression failed on more than a tenth of the messages of the last night"),
     "wrong-subscription": (ERROR, "`lint` finds another error, such as a filter that can match no message"),
+    "contradicted": (ERROR, "a client wrote that it consumed a message that was not delivered to its group"),
     "lost-clients": (ERROR, "clients of a group subscribe differently, and messages were lost"),
     "lost-messages": (ERROR, "the broker deleted messages before a group pulled them"),
     "quarantined": (ERROR, "input of the last night could not be decoded"),
@@ -128,6 +145,7 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     "no-filter-hooks": (ERROR, "the night before had --filter-hooks, and this one has none"),
     "remark": (ERROR, "a remark of a night of an older mqsieve"),
     "differing-clients": (WARN, "clients of a group subscribe differently, or seem to, and no loss is certain"),
+    "denied": (WARN, "a delivery is missing among the traces of a client that traced the messages around it"),
     "assumed-queues": (WARN, "the queues of a topic are not known, so which client reads which is assumed"),
     "behind": (WARN, "an online group does not keep up"),
     "offset-beyond-end": (WARN, "a group that is away has a committed offset beyond the end of the queue"),
@@ -216,6 +234,7 @@ def _problems(
         if lost := counts[group, topic]["lost"]:
             text = f"{group} on {topic} lost {counted(lost, 'entry', 'entries')}, {MEANINGS['lost']}"
             yield Problem("lost-messages", text)
+    yield from _of_traces(facts)
     for ahead in away_beyond_end(facts):
         yield Problem("offset-beyond-end", f"{ahead.consumer_group} on {ahead.topic}: {ahead.text}")
     yield from (Problem(problem.code, f"quarantined: {problem.text}") for problem in in_quarantine)
@@ -259,6 +278,34 @@ def _of_findings(counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding
     if len(wrong) > SHOWN:
         rest = counted(len(wrong) - SHOWN, "more subscription has an error", "more subscriptions have errors")
         yield Problem("wrong-subscription", f"{rest}; lint lists all")
+
+
+def _of_traces(facts: BrokerFacts) -> Iterator[Problem]:
+    """What clients wrote in the last night that contradicts what is told."""
+    found = proof(facts, facts.last.run)
+    if found is None:
+        return
+    for code, rows, said in (
+        (
+            "contradicted",
+            found.contradicted,
+            "{client} consumed {place} at {time}, which was not delivered",
+        ),
+        (
+            "denied",
+            found.denied,
+            "{place}, available at {time}, was delivered, and its client traced only those around it",
+        ),
+    ):
+        of_groups: defaultdict[GroupTopic, list[str]] = defaultdict(list)
+        for row in rows.to_pylist():
+            at = row.get("consumed_at") or row.get("available_at") or 0
+            place = f"{row['queue_id']}/{row['queue_offset']}"
+            text = said.format(place=place, time=time_text(at), client=client_name(row.get("client_process")))
+            of_groups[row["consumer_group"], row["topic"]].append(text)
+        for (group, topic), texts in sorted(of_groups.items()):
+            more = f", and {len(texts) - 1:,} more" if len(texts) > 1 else ""
+            yield Problem(code, f"traces contradict: {group} on {topic}: {texts[0]}{more}; audit lists all")
 
 
 def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[Problem]:

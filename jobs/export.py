@@ -15,7 +15,7 @@ from schemas.errors import UsageError
 NAMES = (
     "commitlog", "consumequeue", "delivery_stats", "pull_windows", "consumer_offsets", "current_offsets",
     "queue_progress", "subscriptions", "subscription_events", "quarantine", "run_ledger", "quality_results",
-    "deliveries", "pops", "pop_records",
+    "deliveries", "pops", "pop_records", "consumptions",
 )  # fmt: skip
 FORMATS = ("jsonl", "csv", "parquet")
 EXAMPLES = (

@@ -17,6 +17,7 @@ MEANINGS = {
     "passed_stage1": "passed the filter on the consume queue entry: tags code or filter bit map",
     "passed_stage2": "also passed the filter on the message, and returned by the broker",
     "delivered": "messages that also passed the client's tag check and its filter hooks",
+    "proven": "deliveries that a client's own traces prove",
     "client_drops": "stopped by the client's tag check",
     "dropped_by_hook": "passed the client's tag check, and dropped by its filter hook",
     "bit_map_false_positives": "passed stage 1 by the filter bit map, not stage 2",
@@ -31,7 +32,7 @@ MEANINGS = {
     "stored": "added to the queue in this night",
     "pending": "not pulled yet at the end of the night",
 }
-"""What each of COUNTS, and ``client_drops``, counts."""
+"""What each of COUNTS, ``proven`` and ``client_drops`` counts."""
 
 
 def client_drops(counts: Mapping[str, int]) -> int:

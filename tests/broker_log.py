@@ -40,28 +40,36 @@ class BrokerLog:
         self.queues: defaultdict[tuple[str, int], list[bytes]] = defaultdict(list)
 
     def append(
-        self, count: int = 1, topic: str = "T", queue_id: int = 0, body: bytes = b"body", **properties: str
+        self,
+        count: int = 1,
+        topic: str = "T",
+        queue_id: int = 0,
+        body: bytes = b"body",
+        sys_flag: int = 0,
+        **properties: str,
     ) -> BrokerLog:
         """Appends messages with the same properties, and their number in the property ``n``."""
         for _ in range(count):
             number = len(self.queues[topic, queue_id])
             pairs = {"n": str(number), **properties}
             text = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
-            made = self._record(len(self.data), topic, queue_id, number, body, text)
+            made = self._record(len(self.data), topic, queue_id, number, body, text, sys_flag)
             room = self.segment - len(self.data) % self.segment
             if len(made) + 8 > room:
                 self.data += filler(room)
-                made = self._record(len(self.data), topic, queue_id, number, body, text)
+                made = self._record(len(self.data), topic, queue_id, number, body, text, sys_flag)
             self.messages.append(Message(self.time, topic, queue_id, number, pairs))
             self.queues[topic, queue_id].append(entry(len(self.data), len(made), pairs.get("TAGS")))
             self.data += made
             self.time += EVERY
         return self
 
-    def _record(self, at: int, topic: str, queue_id: int, queue_offset: int, body: bytes, text: bytes) -> bytes:
+    def _record(
+        self, at: int, topic: str, queue_id: int, queue_offset: int, body: bytes, text: bytes, sys_flag: int
+    ) -> bytes:
         return record(
             at, body=body, topic=topic.encode(), properties=text, store_timestamp=self.time, queue_id=queue_id,
-            queue_offset=queue_offset,
+            queue_offset=queue_offset, sys_flag=sys_flag,
         )  # fmt: skip
 
     def damage(self, number: int) -> None:

@@ -41,6 +41,7 @@ from answers.audits.audit import AuditList
 from answers.audits.data_file_checks import data_files, table_columns
 from answers.audits.pop_checks import pop_checks
 from answers.audits.scope import Scope, audited_brokers
+from answers.audits.trace_checks import proven_deliveries, trace_checks
 from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups, knows_clients
 from filtering.broker_config import SHORTEST_RECORD, BrokerConfig
@@ -720,6 +721,8 @@ class Relations:
             "delivery_counts": lambda: delivery_counts(scope),
             "window_checks": lambda: window_checks(scope),
             "pop_checks": lambda: pop_checks(scope, session),
+            "trace_checks": lambda: trace_checks(scope),
+            "proven_deliveries": lambda: proven_deliveries(scope),
             "bit_map_checks": lambda: bit_map_checks(scope, session),
             "subscription_checks": lambda: subscription_checks(scope),
             "inconsistent_groups": lambda: inconsistencies(scope, session),

@@ -111,16 +111,32 @@ class StepKind(StrEnum):
     """The group pulled it, or did not: the outcome says what the filters decided."""
     SENT_BACK = "SENT_BACK"
     """A consumer of the group failed on it: it waits for the group's retry topic."""
+    CONSUMED = "CONSUMED"
+    """A client of the group wrote in a trace that its listener was called with it."""
     DEAD = "DEAD"
     """It is in the group's dead-letter queue: nothing delivers it from there."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a client's listener: ``cost`` in ms, and ``code`` of ConsumeReturnType; None: it did not return yet.
+
+    ``success`` is that of the whole call, which may have had several messages. ``client``: where it ran.
+    """
+
+    client: str
+    retry_times: int | None
+    cost: int | None
+    success: bool | None
+    code: int | None
 
 
 @dataclass(frozen=True)
 class Step:
     """A step of a message's way to a group, at ``at`` (ms; None: it has not happened), with the place of the copy.
 
-    ``due`` (ms) and ``level`` are those of a WAITS or SENT_BACK; ``outcome`` is that of a FILTERED. ``is_over``: a
-    WAITS or SENT_BACK has ended, because the message was stored where it waited to be stored.
+    ``due`` (ms) and ``level`` are those of a WAITS or SENT_BACK; ``outcome`` is that of a FILTERED, ``call`` that of a
+    CONSUMED. ``is_over``: a WAITS or SENT_BACK has ended, because the message was stored where it waited to be stored.
     """
 
     kind: StepKind
@@ -132,6 +148,7 @@ class Step:
     level: int | None = None
     outcome: str | None = None
     is_over: bool = False
+    call: Call | None = None
 
     @property
     def is_retry(self) -> bool:

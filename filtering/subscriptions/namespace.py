@@ -16,10 +16,12 @@ LMQ_QUEUE_ID = 0
 """The only queue id of such a topic."""
 REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
 """Of the topic in which a broker keeps what POP consumers have not acknowledged yet (PopAckConstants)."""
+TRACE_TOPIC, TRACE_TOPIC_PREFIX = "RMQ_SYS_TRACE_TOPIC", "rmq_sys_TRACE_DATA_"
+"""Where clients send their traces, unless they name another topic (TopicValidator, TraceConstants)."""
 SYSTEM_TOPICS = frozenset(
     {
         "BenchmarkTest", "CHECKPOINT_TOPIC", "OFFSET_MOVED_EVENT", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC", "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", TRACE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC", SCHEDULE_TOPIC, "SELF_TEST_TOPIC", "TBW102",
         "TRANS_CHECK_MAX_TIME_TOPIC",
     }
@@ -38,6 +40,11 @@ SYSTEM_PREFIXES = ("rmq_sys_", SYSTEM_GROUP_PREFIX)
 def is_lmq(topic: str) -> bool:
     """Whether a topic is the queue of multi-dispatched messages (MixAll.isLmq). No message has it as its topic."""
     return topic.startswith(LMQ_PREFIX)
+
+
+def is_trace_topic(topic: str) -> bool:
+    """Whether RocketMQ itself keeps a topic for traces."""
+    return topic == TRACE_TOPIC or topic.startswith(TRACE_TOPIC_PREFIX)
 
 
 def is_system_group(group: str) -> bool:

@@ -213,6 +213,7 @@ COLUMNS = (
     ("passed_stage1", "stage 1"),
     ("passed_stage2", "stage 2"),
     ("delivered", "delivered"),
+    ("proven", "proven"),
     ("client_drops", "client drops"),
     ("dropped_by_hook", "hook drops"),
     ("bit_map_false_positives", "false pos."),

@@ -57,6 +57,7 @@ from filtering.subscriptions.namespace import is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.night.commit import Changes
+from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
 from jobs.night.log import LogPlan, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
@@ -81,6 +82,7 @@ from jobs.night.tasks import (
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.consumptions import CONSUMPTIONS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
@@ -120,6 +122,8 @@ class NightTasks:
     session: Session
     hooks: Sequence[FilterHook]
     new: NewMessages
+    traces: list[DataFile] = field(default_factory=list)
+    """The files of consumptions, whose rows still lack the messages that they mean."""
 
     def make_entries(
         self,
@@ -217,8 +221,10 @@ class NightTasks:
 
     def add_files(self, result: TaskResult) -> None:
         """Adds the files that tasks wrote to the night's changes."""
+        self.traces.extend(result.files[CONSUMPTIONS.name])
         for table in WRITTEN_BY_TASKS:
-            self.changes.add_files(table, result.files[table.name])
+            if table is not CONSUMPTIONS:
+                self.changes.add_files(table, result.files[table.name])
 
 
 # The plan, by topic.
@@ -538,6 +544,7 @@ class Night:
             self.state.topics, plan.groups, self.offsets, parts, queues, instants, self.as_of, self.changes.run, popped
         )
         self._add_progress(rows)
+        self._add_consumptions()
         total = mended
         for part in parts:
             total.add_totals(part.result)
@@ -643,10 +650,16 @@ class Night:
         topics = rows.topics if Step.DELIVER in self.steps else self.state.topics
         self.changes.replace_rows(CURRENT_OFFSETS, current_offset_rows(topics, self.changes.run))
 
+    def _add_consumptions(self) -> None:
+        """Adds what traces say of messages that the broker's log had at the last night, or got since."""
+        subscribed = {(row.consumer_group, row.topic) for row in self.history}
+        log_start = self.state.last.log_start if self.state.last is not None else None
+        add_consumptions(self._tasks.traces, self.changes, subscribed, log_start or 0)
+
     def _mend(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""
         parts = self.new.plan.mended if self.new.plan is not None else ()
-        mended = self._tasks.read_again(parts, (COMMITLOG, POP_RECORDS, QUARANTINE), {})
+        mended = self._tasks.read_again(parts, (COMMITLOG, POP_RECORDS, QUARANTINE, CONSUMPTIONS), {})
         self._tasks.add_files(mended)
         return mended
 
@@ -722,7 +735,7 @@ class Night:
     @property
     def _tables_of_log(self) -> Sequence[Table]:
         """The tables that are written while the log is read."""
-        return WRITTEN_BY_TASKS if Step.DISPATCH in self.steps else (COMMITLOG, POP_RECORDS, QUARANTINE)
+        return WRITTEN_BY_TASKS if Step.DISPATCH in self.steps else (COMMITLOG, POP_RECORDS, QUARANTINE, CONSUMPTIONS)
 
     def _stored(self, begin: int = 0, end: int = FOREVER) -> PhysicalRange | None:
         """Where, between two physical offsets, this run makes the entries of stored messages."""

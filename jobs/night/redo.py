@@ -15,6 +15,7 @@ from jobs.night.tasks import LogRange
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.consumptions import CONSUMPTIONS
 from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
@@ -51,7 +52,8 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     if cut is None and redo_from is None:
         return Redo(state)
     if cut == 0:
-        for table in (COMMITLOG, POP_RECORDS, QUARANTINE, SUBSCRIPTIONS, SUBSCRIPTION_EVENTS, *DERIVED_TABLES):
+        read = (COMMITLOG, POP_RECORDS, CONSUMPTIONS, QUARANTINE, SUBSCRIPTIONS, SUBSCRIPTION_EVENTS)
+        for table in (*read, *DERIVED_TABLES):
             changes.replace_rows(table, [])
         return Redo(BrokerState(()))
     entries = unreplaced_runs(state.entries)
@@ -136,6 +138,7 @@ def _cut_log(cut: int, changes: Changes) -> None:
     """Removes the messages and the quarantined bytes from a physical offset on."""
     for table in (COMMITLOG, POP_RECORDS):
         changes.delete_rows(table, [within("commitlog_offset", cut)])
+    changes.delete_rows(CONSUMPTIONS, [within("trace_offset", cut)])
     delete_log_damage(within("offset", cut), changes)
 
 

@@ -49,6 +49,7 @@ from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes
 from schemas.arrow_batches import numbered, repeated
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFile, DataFileWriter
 from schemas.delta.warehouse import Warehouse
@@ -58,6 +59,7 @@ from schemas.messages.multi_dispatched import MultiDispatched, multi_dispatched
 from schemas.messages.pop_bodies import pop_records
 from schemas.messages.stored_messages import WHOLE_LOG, StoredEntries, StoredRange, read_entries, read_messages
 from schemas.messages.topic_batches import TopicBatch, TopicBatches
+from schemas.messages.traces import TraceReader
 from schemas.pops import POP_RECORDS
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
@@ -410,7 +412,7 @@ def _scheduled_tags_codes(messages: Messages, rows: Int64s, delay_levels: Sequen
     return entry_tags_codes(topics, tags, delays[DELAY_PROPERTY].text_of_each(), times, delay_levels)
 
 
-WRITTEN_BY_TASKS = (COMMITLOG, POP_RECORDS, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
+WRITTEN_BY_TASKS = (COMMITLOG, POP_RECORDS, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE, CONSUMPTIONS)
 
 
 class NightWriter:
@@ -440,6 +442,13 @@ class NightWriter:
         """Writes what the broker wrote down of pops."""
         if rows is not None:
             self._writers[POP_RECORDS.name].write([rows])
+
+    def consume(self, consumptions: pa.RecordBatch, bad: Sequence[Mapping[str, object]]) -> None:
+        """Writes what traces say of consumptions, and rows of quarantine for bad ones."""
+        if consumptions.num_rows:
+            self._writers[CONSUMPTIONS.name].write([consumptions])
+        if bad:
+            self.quarantine(bad)
 
     def quarantine(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Writes rows of quarantine, which lack the run."""
@@ -582,6 +591,7 @@ def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> Ra
     """Reads a range of a log, and writes files of the tables in ``work``."""
     writer = NightWriter(work)
     rows = CommitlogRows(work.run, bodies, work.wanted)
+    traces = TraceReader(work.run)
     walk = Walk(part.segment, part.start, part.stop, part.data_end, part.synchronise)
     unsettled: int | None = None
     damage: list[Damage] = []
@@ -600,6 +610,8 @@ def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> Ra
             unsettled = piece.offset + int(piece.at("start")[-1])
         if len(records):
             batch, messages = rows.rows(records)
+            is_damaged = batch["body_is_damaged"].to_numpy(zero_copy_only=False)
+            writer.consume(*traces.read(records.log, records.at("body"), messages, is_damaged))
             writer.add(messages, batch)
             if POP_RECORDS.name in work.tables:
                 pops, unreadable = pop_records(records, messages, work.run)

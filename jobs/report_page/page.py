@@ -137,6 +137,7 @@ def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> li
                _less("scanned", "passed_stage1"), is_optional=False),
         Column("Stopped on message", "by the expression: read, and not sent",
                _less("passed_stage1", "passed_stage2"), is_optional=False),
+        _of_count("Proven", "proven"),
         _of_count("Client drops", "client_drops"),
         _of_count("Hook drops", "dropped_by_hook"),
         _of_count("Errors", "evaluation_errors"),

@@ -25,7 +25,7 @@ DERIVED = (
     "subscriptions",
 )  # fmt: skip
 """Tables that are derived from others."""
-INPUT = ("commitlog", "consumer_offsets", "quarantine", "subscription_events")
+INPUT = ("commitlog", "consumer_offsets", "consumptions", "quarantine", "subscription_events")
 """Tables with data that only the store had."""
 
 

@@ -1,0 +1,263 @@
+"""The rows of consumptions: joins what traces say of a call, and finds the messages that they mean.
+
+Tasks leave a row for each call of a listener with a message, and one for each return. A return may be in another trace,
+and then in another night than its call: the row of the call is then stored again, as one of the later night. A trace
+names no queue, but a message id. The message that a client was handed is the one of its group's retry topic with this
+id and as many deliveries before, else the one of an ordinary topic. If a producer sent a message again after a
+time-out, two records have its id: they are taken in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filtering.delivery.entries import Int64s
+from filtering.explanation.journey import group_of_topic, is_copy
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, SEPARATOR, namespace_of
+from filtering.time_spans import DAY
+from jobs.night.commit import Changes
+from schemas.arrow_batches import gathered, split
+from schemas.commitlog import COMMITLOG
+from schemas.consumptions import CONSUMPTIONS
+from schemas.delta.table import ROWS_OF_A_GROUP, DataFile
+from schemas.delta.table_rows import Where, files_that_may_hold, one_of, read_rows, row_groups, within
+
+LONGEST_CALL = DAY
+"""A return is joined with a call of an earlier night that is at most this long ago (ms)."""
+
+_OF_RETURN = ("returned_at", "cost", "success", "code")
+_PLACE = ("topic", "queue_id", "queue_offset", "commitlog_offset")
+_NAMES = (*_PLACE, "uniq_key", "reconsume_times")
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 1 << 20, 1 << 28
+_OFFSET_ID = "^(?:[0-9A-F]{32}|[0-9A-F]{56})$"
+_OFFSET_DIGITS = 16
+_RETRY, _SUBSCRIBED, _ORDINARY, _OTHER, _NEVER = range(5)
+"""How a message fits a trace: the least is taken."""
+
+
+def add_consumptions(
+    files: Sequence[DataFile], changes: Changes, subscribed: Collection[GroupTopic], log_start: int
+) -> None:
+    """Adds the rows of tonight, and deletes the files in which tasks left them.
+
+    ``subscribed``: groups with the topics to which they ever subscribed. ``log_start``: physical offset before which no
+    consumed message can be.
+    """
+    if not files:
+        return
+    storage = changes.warehouse.log(CONSUMPTIONS).storage
+    rows = _once(read_rows(CONSUMPTIONS, storage, [file.path for file in files]))
+    is_call = pc.is_valid(rows["consumed_at"])
+    calls, returns = rows.filter(is_call), rows.filter(pc.invert(is_call))
+    calls, rest = _joined(calls, returns)
+    earlier = _earlier_calls(rest, changes)
+    if len(earlier):
+        earlier, rest = _joined(earlier, rest)
+    consumed = _with_messages(pa.concat_tables([calls, rest]), changes, subscribed, log_start)
+    found = pa.concat_tables([earlier, consumed]).combine_chunks()
+    changes.add_rows(CONSUMPTIONS, [batch for part in split(found.to_batches(), ROWS_OF_A_GROUP) for batch in part])
+    for file in files:
+        storage.file_system.delete_file(file.path)
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """The rows without those of traces that a client sent again after a time-out: a call is in one trace only."""
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[("trace_offset", "ascending"), ("trace_number", "ascending")]))
+    is_call = pc.is_valid(rows["consumed_at"]).combine_chunks().to_numpy(zero_copy_only=False)
+    (request,) = _codes(rows["request_id"])
+    key = request * 2 + is_call
+    first = np.full(key.max(initial=0) + 1, -1, np.int64)
+    offsets = rows["trace_offset"].to_numpy()
+    first[key[::-1]] = offsets[::-1]
+    is_first = first[key] == offsets
+    return rows if is_first.all() else rows.filter(pa.array(is_first))
+
+
+def _joined(calls: pa.Table, returns: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The calls with what their returns say, and the returns without a call. A call may have an id twice."""
+    keys = [pc.binary_join_element_wise(rows["request_id"], rows["message_id"], " ") for rows in (calls, returns)]
+    of_calls, of_returns = _codes(*keys)
+    ranks = _ranks(of_calls), _ranks(of_returns)
+    width = max(rank.max(initial=0) for rank in ranks) + 1
+    of_calls, of_returns = of_calls * width + ranks[0], of_returns * width + ranks[1]
+    order = np.argsort(of_returns)
+    at = np.searchsorted(of_returns[order], of_calls)
+    found = np.append(of_returns[order], -1)[at] == of_calls
+    taken = pa.array(np.append(order, 0)[at], mask=~found)
+    for name in _OF_RETURN:
+        calls = calls.set_column(calls.schema.get_field_index(name), calls.field(name), returns[name].take(taken))
+    is_left = np.ones(len(returns), bool)
+    is_left[order[at[found]]] = False
+    return calls, returns.filter(pa.array(is_left))
+
+
+def _earlier_calls(returns: pa.Table, changes: Changes) -> pa.Table:
+    """The calls of earlier nights that some returns end. They are removed, and are of this run now."""
+    if not len(returns):
+        return returns
+    since = [within("consumed_at", pc.min(returns["traced_at"]).as_py() - LONGEST_CALL)]
+    names = ["request_id", "success", "trace_offset"]
+    rows = changes.rows(CONSUMPTIONS, names, since)
+    is_open = pc.and_(
+        pc.is_null(rows["success"]), pc.is_in(rows["request_id"], value_set=pc.unique(returns["request_id"]))
+    )
+    traces = pc.unique(rows.filter(is_open)["trace_offset"]).to_pylist()
+    if not traces:
+        return returns.slice(0, 0)
+    where = [one_of("trace_offset", traces)]
+    found = changes.rows(CONSUMPTIONS, where=where)
+    changes.delete_rows(CONSUMPTIONS, where)
+    run = pa.array(np.zeros(len(found), np.int32))
+    runs = pa.DictionaryArray.from_arrays(run, pa.array([changes.run], pa.string())).dictionary_decode()
+    return found.set_column(found.schema.get_field_index("run"), found.field("run"), runs)
+
+
+def _with_messages(rows: pa.Table, changes: Changes, subscribed: Collection[GroupTopic], log_start: int) -> pa.Table:
+    """The rows with the full names of their groups, and with the messages that they mean."""
+    groups = rows["consumer_group"].combine_chunks().dictionary_encode()
+    names = _full_names(groups.dictionary.to_pylist(), {group for group, _ in subscribed})
+    groups = pa.DictionaryArray.from_arrays(groups.indices, pa.array(names, pa.string())).dictionary_decode()
+    rows = rows.set_column(rows.schema.get_field_index("consumer_group"), rows.field("consumer_group"), groups)
+    tonight, in_log = [one_of("run", [changes.run])], [within("commitlog_offset", log_start)]
+    found = _matched(rows, _messages(rows["message_id"], changes, tonight), subscribed)
+    is_missing = pc.equal(found["records"], 0)
+    if pc.any(is_missing).as_py():
+        missing = found.filter(is_missing)
+        matched = _matched(missing, _messages(missing["message_id"], changes, in_log), subscribed)
+        found = pa.concat_tables([found.filter(pc.invert(is_missing)), matched])
+    return found
+
+
+def _full_names(groups: Sequence[str], known: Collection[str]) -> list[str]:
+    """The names of groups with their namespaces, which traces leave out (ConsumeMessageTraceHookImpl)."""
+    by_name: dict[str, list[str]] = {}
+    for group in known:
+        if namespace_of(group):
+            by_name.setdefault(group.partition(SEPARATOR)[2], []).append(group)
+    return [by_name[name][0] if name not in known and len(by_name.get(name, ())) == 1 else name for name in groups]
+
+
+def _messages(ids: pa.ChunkedArray, changes: Changes, where: Where) -> pa.Table:
+    """The messages with some ids: _NAMES of commitlog, and ``id``: UNIQ_KEY, or the id that ends with their offset."""
+    wanted = pc.unique(ids)
+    offset_ids, offsets = _offset_ids(wanted)
+    parts = [pa.schema([*(COMMITLOG.schema.field(name) for name in _NAMES), ("id", pa.string())]).empty_table()]
+    for rows in _stored(changes, where):
+        by_key = rows.filter(pc.is_in(rows["uniq_key"], value_set=wanted))
+        parts.append(by_key.append_column("id", by_key["uniq_key"]))
+        without = rows.filter(pc.is_null(rows["uniq_key"]))
+        at = pc.index_in(without["commitlog_offset"], value_set=offsets)
+        parts.append(without.append_column("id", offset_ids.take(at.combine_chunks())).filter(pc.is_valid(at)))
+    schema = parts[0].schema
+    return pa.concat_tables([part.cast(schema) for part in parts])
+
+
+def _stored(changes: Changes, where: Where) -> Iterator[pa.Table]:
+    """Messages in commitlog, as _NAMES: many row groups at once, since each look-up hashes all ids."""
+    storage = changes.warehouse.log(COMMITLOG).storage
+    files = files_that_may_hold(changes.files(COMMITLOG), where)
+    schema = pa.schema([COMMITLOG.file_schema.field(name) for name in _NAMES])
+    groups = (group for file in files for group in row_groups(COMMITLOG, storage, file.path, _NAMES, where))
+    batches = (batch for group in groups for batch in group.cast(schema).to_batches())
+    for part in gathered(batches, _ROWS_AT_ONCE, _BYTES_AT_ONCE):
+        yield pa.Table.from_batches(part, schema)
+
+
+def _offset_ids(ids: pa.StringArray) -> tuple[pa.StringArray, pa.Int64Array]:
+    """The ids that may be those of messages without UNIQ_KEY, and the physical offsets in them."""
+    found = ids.filter(pc.match_substring_regex(ids, _OFFSET_ID))
+    digits = pc.utf8_slice_codeunits(found, -_OFFSET_DIGITS)
+    text = "".join(digits.to_pylist())
+    octets = np.frombuffer(bytes.fromhex(text), ">i8")
+    return found, pa.array(octets.astype(np.int64))
+
+
+def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTopic]) -> pa.Table:
+    """The rows with the messages that they mean, as far as these are among ``messages``."""
+    row_ids, message_ids = _codes(rows["message_id"], messages["id"])
+    order = np.lexsort((messages["commitlog_offset"].to_numpy(), message_ids))
+    lows, highs = (np.searchsorted(message_ids[order], row_ids, side) for side in ("left", "right"))
+    counts = highs - lows
+    of_row = np.repeat(np.arange(len(rows)), counts)
+    pair_number = np.arange(len(of_row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    message = order[np.repeat(lows, counts) + pair_number]
+    ranks = _fit(rows, messages, of_row, message, subscribed)
+    by_row = np.lexsort((pair_number, ranks, of_row))
+    of_row, message, ranks = of_row[by_row], message[by_row], ranks[by_row]
+    begins = np.searchsorted(of_row, np.arange(len(rows)))
+    least = np.append(ranks, _NEVER)[begins]
+    least[counts == 0] = _NEVER
+    is_best = (ranks == least[of_row]) & (ranks < _NEVER)
+    records = np.bincount(of_row[is_best], minlength=len(rows))
+    turns = _turns(rows, row_ids) % np.maximum(records, 1)
+    taken = pa.array(np.append(message, 0)[np.minimum(begins + turns, len(message))], mask=records == 0)
+    for name in _PLACE:
+        rows = rows.set_column(rows.schema.get_field_index(name), rows.field(name), messages[name].take(taken))
+    column = pa.array(records.astype(np.int32))
+    return rows.set_column(rows.schema.get_field_index("records"), rows.field("records"), column)
+
+
+def _fit(
+    rows: pa.Table, messages: pa.Table, of_row: Int64s, message: Int64s, subscribed: Collection[GroupTopic]
+) -> Int64s:
+    """How the message of each pair fits its row: _RETRY to _NEVER."""
+    groups = rows["consumer_group"].combine_chunks().dictionary_encode()
+    topics = messages["topic"].combine_chunks().dictionary_encode()
+    group_of = {name: number for number, name in enumerate(groups.dictionary.to_pylist())}
+    names = topics.dictionary.to_pylist()
+    topic_of = {name: number for number, name in enumerate(names)}
+    owner = np.array([group_of.get(group_of_topic(name) or "", -1) for name in names], np.int64)
+    is_retry = np.array([name.startswith(RETRY_TOPIC_PREFIX) for name in names], bool)
+    ordinary = np.array([_rank_of_topic(name) for name in names], np.int64)
+    reads = np.zeros((len(group_of) + 1, len(names)), bool)
+    for group, topic in subscribed:
+        if group in group_of and topic in topic_of:
+            reads[group_of[group], topic_of[topic]] = True
+    group = groups.indices.fill_null(-1).to_numpy()[of_row]
+    topic = topics.indices.to_numpy()[message]
+    retry_times = rows["retry_times"].fill_null(-1).to_numpy()[of_row]
+    is_own = (owner[topic] == group) & (messages["reconsume_times"].fill_null(0).to_numpy()[message] == retry_times)
+    ranks = np.where(reads[group, topic], _SUBSCRIBED, ordinary[topic])
+    found: Int64s = np.where(is_retry[topic], np.where(is_own, _RETRY, _NEVER), ranks)
+    return found
+
+
+def _rank_of_topic(topic: str) -> int:
+    if not is_copy(topic):
+        return _ORDINARY
+    return _NEVER if group_of_topic(topic) is None else _OTHER
+
+
+def _turns(rows: pa.Table, ids: Int64s) -> Int64s:
+    """The number of each row among those of the same group, id and count of deliveries, by time."""
+    groups, retry_times = (
+        rows[name].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+        for name in ("consumer_group", "retry_times")
+    )
+    _, keys = np.unique(np.stack([ids, groups, retry_times]), axis=1, return_inverse=True)
+    order = np.argsort(rows["consumed_at"].fill_null(0).to_numpy(), kind="stable")
+    turns = np.empty(len(rows), np.int64)
+    turns[order] = _ranks(keys.reshape(-1)[order])
+    return turns
+
+
+def _codes(*columns: pa.ChunkedArray) -> list[Int64s]:
+    """The texts of some columns as numbers, the same for the same text."""
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    encoded = pa.chunked_array(chunks, columns[0].type).combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy().astype(np.int64)
+    return np.split(codes, np.cumsum([len(column) for column in columns])[:-1])
+
+
+def _ranks(keys: Int64s) -> Int64s:
+    """The number of each row among those with the same key."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    ranks = np.empty(len(keys), np.int64)
+    ranks[order] = np.arange(len(keys)) - np.searchsorted(ordered, ordered)
+    return ranks

@@ -1,0 +1,252 @@
+"""Traces of clients in the log, and the table consumptions that nights make of them."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from answers import warehouse
+from jobs import audit, explain, nightly
+from schemas.errors import time_text
+from tests.broker_log import EVERY
+from tests.captures import capture, rows
+from tests.nights.commands import Run, night, rows_of
+from tests.nights.growing_broker import BEFORE, GrowingBroker, event
+
+PROCESS = "0A0000070001" + "4E0E2F2A"
+"""The address 10.0.0.7, process 1, and a class loader."""
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+LZ4, ZSTD, ZLIB = 0x101, 0x201, 0x301
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warehouse after two nights of a broker whose clients trace. No bodies are kept. Tests only read it."""
+    warehouse = tmp_path_factory.mktemp("traced")
+    for number in (1, 2):
+        nightly.main([*traced_night(number, warehouse), "--bodies", "none"])
+    return warehouse
+
+
+def traced_night(number: int, warehouse: Path) -> list[str]:
+    folder = capture("trace_dev") / f"night_{number}"
+    config = capture("trace_dev") / "broker.conf"
+    return night(warehouse, folder / "store", folder / "subscription_events.jsonl", config)
+
+
+def call(number: int) -> str:
+    return f"{PROCESS}{number:012X}"
+
+
+def line(*fields: object) -> str:
+    return "\x01".join(map(str, fields)) + "\x02"
+
+
+def called(number: int, message_id: str, group: str = "g", retry_times: int = 0, at: int = 5) -> str:
+    return line("SubBefore", at, "region", group, call(number), message_id, retry_times, "null")
+
+
+def returned(number: int, message_id: str, success: str = "true", code: int = 0) -> str:
+    return line("SubAfter", call(number), message_id, 12, success, "null", code, 17, "g")
+
+
+def trace(broker: GrowingBroker, *lines: str, topic: str = TRACE_TOPIC, sys_flag: int = 0) -> None:
+    """Appends a message with a trace to the log."""
+    body = "".join(lines).encode()
+    codecs = {LZ4: "lz4", ZSTD: "zstd"}
+    if sys_flag in codecs:
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, codecs[sys_flag]) as stream:
+            stream.write(body)
+        body = sink.getvalue().to_pybytes()
+    elif sys_flag:
+        body = zlib.compress(body)
+    broker.log.append(topic=topic, body=body, sys_flag=sys_flag, KEYS="k")
+    broker.log.write(broker.folder / "store")
+
+
+def tagged(group: str) -> str:
+    return event(BEFORE, "register", group, type="TAG", expression="*", consume_from="first")
+
+
+def consumptions(broker: GrowingBroker, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in rows_of(broker.folder / "w", "consumptions", *columns))
+
+
+def test_every_trace_of_real_clients_is_a_row_with_the_message_that_they_received(traced: Path) -> None:
+    found = list(rows_of(traced, "consumptions"))
+    written = rows("trace_dev", "traces")
+    ends = {(row["requestId"], row["msgId"]): row for row in written if row["type"] == "SubAfter"}
+    expected = Counter[tuple[Any, ...]]()
+    for row in written:
+        if row["type"] == "SubBefore":
+            end = ends[row["requestId"], row["msgId"]]
+            of_end = end["cost"], end["success"], end["code"], end.get("time")
+            expected[row["group"], row["requestId"], row["msgId"], row["retryTimes"], row["time"], *of_end] += 1
+    names = (
+        "consumer_group", "request_id", "message_id", "retry_times", "consumed_at", "cost", "success", "code",
+        "returned_at",
+    )  # fmt: skip
+    assert Counter(tuple(row[name] for name in names) for row in found) == expected
+    assert {row["trace_topic"] for row in found} == {TRACE_TOPIC, "AuditTrace", "rmq_sys_TRACE_DATA_DefaultRegion"}
+    live = Counter(
+        (row["group"], row["topic"], row["queueId"], row["queueOffset"], row["process"])
+        for row in rows("trace_dev", "live")
+    )
+    place = ("consumer_group", "topic", "queue_id", "queue_offset", "client_process")
+    assert not Counter(tuple(row[name] for name in place) for row in found) - live
+    assert Counter(row["records"] for row in found).keys() == {1, 2}
+
+
+def test_formats_of_all_clients_and_topics(broker: GrowingBroker) -> None:
+    broker.log.append(6, UNIQ_KEY="A")
+    broker.log.append(topic="%RETRY%g", UNIQ_KEY="M9")
+    for number in range(1, 6):
+        broker.log.append(UNIQ_KEY=f"M{number}")
+    up_to_4_7_1 = line("SubAfter", call(1), "M1", 12, "true", "null", 0)
+    of_4_8 = line("SubBefore", 5, "region", "g", call(2), "M2", 0, "null", "10.0.0.7"), returned(2, "M2", "false", 2)
+    trace(broker, line("Pub", *"123456789"), called(1, "M1"), up_to_4_7_1, *of_4_8, topic="AuditTrace")
+    cloud = line("SubAfter", call(3), "M3", 12, "true", "null", 0, called(3, "M4").strip("\x02"))
+    trace(broker, called(3, "M3"), cloud, line("SubAfter", call(3), "M4", 12, "TRUE", "null", 0, ""), sys_flag=ZLIB)
+    trace(broker, called(4, "M5"), topic="rmq_sys_TRACE_DATA_r", sys_flag=LZ4)
+    trace(broker, returned(4, "M5"), topic="OwnTopic", sys_flag=ZSTD)
+    broker.night([tagged("g")])
+    assert consumptions(broker, "message_id", "cost", "success", "code", "returned_at", "topic", "queue_offset") == [
+        ("M1", 12, True, 0, None, "T", 16),
+        ("M2", 12, False, 2, 17, "T", 17),
+        ("M3", 12, True, 0, None, "T", 18),
+        ("M4", 12, True, 0, None, "T", 19),
+        ("M5", 12, True, 0, 17, "T", 20),
+    ]
+
+
+def test_which_message_a_trace_means(broker: GrowingBroker) -> None:
+    broker.log.append(UNIQ_KEY="twice").append(UNIQ_KEY="twice")
+    broker.log.append(topic="RMQ_SYS_TRANS_HALF_TOPIC", UNIQ_KEY="half").append(UNIQ_KEY="half")
+    broker.log.append(topic="%RETRY%shop%g", UNIQ_KEY="half").append(topic="%DLQ%shop%g", UNIQ_KEY="half")
+    offset_id = f"0A00000200002A9F{len(broker.log.data):016X}"
+    broker.log.append()
+    trace(broker, called(1, "twice", at=6), called(2, "twice", at=7), called(3, "twice", at=8), called(4, "half"))
+    trace(broker, called(5, offset_id), called(6, "half", retry_times=2), called(7, "gone"))
+    trace(broker, called(7, "gone"))  # the client's second try after a time-out
+    broker.night([tagged("shop%g")])
+    assert consumptions(broker, "request_id", "consumer_group", "topic", "queue_offset", "records") == [
+        (call(1), "shop%g", "T", 10, 2),
+        (call(2), "shop%g", "T", 11, 2),
+        (call(3), "shop%g", "T", 10, 2),
+        (call(4), "shop%g", "%RETRY%shop%g", 0, 1),
+        (call(5), "shop%g", "T", 13, 1),
+        (call(6), "shop%g", "T", 12, 1),
+        (call(7), "shop%g", None, None, 0),
+    ]
+
+
+def test_a_call_that_returns_after_the_snapshot_is_of_the_next_night(broker: GrowingBroker) -> None:
+    broker.log.append(UNIQ_KEY="M1").append(UNIQ_KEY="M2")
+    now = broker.log.time
+    trace(broker, called(1, "M1", at=now), called(1, "M2", at=now))
+    broker.night([tagged("g")])
+    assert consumptions(broker, "message_id", "success") == [("M1", None), ("M2", None)]
+    assert broker.passes_audits()
+    trace(broker, returned(1, "M1"))
+    broker.night([tagged("g")])
+    assert consumptions(broker, "message_id", "success", "queue_offset") == [("M1", True, 10), ("M2", None, 11)]
+    assert broker.passes_audits()
+
+
+def test_bad_lines_are_quarantined_and_the_others_count(broker: GrowingBroker) -> None:
+    broker.log.append(UNIQ_KEY="M1")
+    begin = len(broker.log.data)
+    trace(
+        broker,
+        called(1, "M1"),
+        line("SubBefore", "now", "r", "g", call(2), "M1", 0),
+        line("Subway", 1),
+        returned(1, "M1"),
+    )
+    trace(broker, "no trace")
+    broker.log.append(body=b"Pub in a town", UNIQ_KEY="M2")
+    broker.night([tagged("g")])
+    assert consumptions(broker, "message_id", "success") == [("M1", True)]
+    first, second = rows_of(broker.folder / "w", "quarantine", "source_file", "offset", "reason", "bytes")
+    assert first == {
+        "source_file": f"{TRACE_TOPIC} (trace)",
+        "offset": begin,
+        "reason": "a SubBefore lacks a field, or has a wrong one",
+        "bytes": (line("SubBefore", "now", "r", "g", call(2), "M1", 0) + line("Subway", 1)).encode(),
+    }
+    assert (second["reason"], second["bytes"]) == ("a line of no known type", b"no trace\x02")
+
+
+def test_traces_go_with_the_log(broker: GrowingBroker) -> None:
+    broker.log.append(UNIQ_KEY="M1")
+    kept = len(broker.log.data)
+    trace(broker, called(1, "M1"), "bad")
+    broker.night([tagged("g")])
+    broker.log.data = broker.log.data[:kept]
+    broker.log.queues[TRACE_TOPIC, 0].clear()
+    trace(broker, called(2, "M1"))
+    broker.night([tagged("g")])
+    assert consumptions(broker, "request_id") == [(call(2),)]
+    assert not list(rows_of(broker.folder / "w", "quarantine"))
+    broker.night([tagged("g")], "--redo-from", "0")
+    assert consumptions(broker, "request_id", "queue_offset") == [(call(2), 10)]
+    assert broker.passes_audits()
+
+
+def test_traces_prove_deliveries_and_deny_others(traced: Path, run: Run, tmp_path: Path) -> None:
+    ended = run(audit, "--warehouse", traced, "--all", "--json")
+    of_traces = {row["audit"]: (row["bad_rows"], row["rows"]) for row in map(json.loads, ended.out.splitlines())}
+    traces = list(rows_of(traced, "consumptions", "records"))
+    assert of_traces["no_trace_without_delivery"] == (0, sum(row["records"] == 1 for row in traces))
+    assert of_traces["no_delivery_denied"][0] == 0
+    groups = warehouse.open(traced).summary()
+    (group,) = (each for each in groups if each.key == ("cg_all_orders", "OrderEvents"))
+    written = {(row["group"], row["msgId"]) for row in rows("trace_dev", "traces") if row["type"] == "SubBefore"}
+    received = [row for row in rows("trace_dev", "live") if (row["group"], row["night"]) == ("cg_all_orders", 2)]
+    of_client = sum((row["group"], row["msgId"]) in written for row in received)
+    assert (group.counts["delivered"], group.counts["proven"]) == (len(received), of_client)
+
+
+def test_a_contradiction_is_named_with_both_sides(broker: GrowingBroker) -> None:
+    for number, tags in enumerate(["A", "A", "B", "A"]):
+        broker.log.append(UNIQ_KEY=f"M{number}", TAGS=tags, MSG_REGION="DefaultRegion")
+    broker.log.append(UNIQ_KEY="M4", TAGS="A")
+    at = broker.log.time
+    # M1 was told and not traced; M2 was traced and not told; M4 may be of a call that is not traced.
+    trace(broker, *(called(number, f"M{number}", at=at + number) for number in (0, 2, 3)))
+    broker.log.append(10, UNIQ_KEY="later")
+    trace(broker, called(9, "later", at=broker.log.time))
+    events = [event(BEFORE, "register", "g", type="TAG", expression="A", consume_from="first")]
+    ended = broker.night(events)
+    of_client = f"10.0.0.7 (process 1) consumed 0/12 at {time_text(at + 2)}, which was not delivered"
+    told = f"0/11, available at {time_text(at - 4 * EVERY)}, was delivered, and its client traced only those around it"
+    assert f"traces contradict: g on T: {of_client}; audit lists all\n" in ended.out
+    assert f"traces contradict: g on T: {told}; audit lists all\n" in ended.out
+    assert broker.failed_audits() == ["no_trace_without_delivery"]
+
+
+def test_the_journey_of_a_message_has_what_its_clients_wrote(broker: GrowingBroker) -> None:
+    broker.log.append(UNIQ_KEY="M1", KEYS="k", TAGS="A")  # the KEYS of the traces, too
+    at = broker.log.time
+    trace(broker, called(1, "M1", at=at), returned(1, "M1", "false", 2), called(2, "M1", at=at + 9, retry_times=1))
+    lines = [event(BEFORE, "register", "g", type="TAG", expression="A", consume_from="first")]
+    lines.append(event(BEFORE, "register", "h", type="TAG", expression="B", consume_from="first"))
+    trace(broker, called(3, "M1", group="h", at=at))
+    broker.night(lines)
+    asked = ("--message", "k", "--warehouse", broker.folder / "w")
+    of_g = broker.run(explain, *asked, "--group", "g").out
+    client = "10.0.0.7 (process 1)"
+    assert f"consumed {time_text(at)} in 12 ms by {client}: failed with an exception (T 0/10)" in of_g
+    assert f"handed to {client} {time_text(at + 9)}, attempt 2, which has not returned in the log (T 0/10)" in of_g
+    of_h = broker.run(explain, *asked, "--group", "h").out
+    assert f"uncertain   {client} wrote that it consumed it at {time_text(at)}: the group received it" in of_h
+    answer = json.loads(broker.run(explain, *asked, "--group", "g", "--json").out)
+    assert [step["kind"] for step in answer["journey"]] == ["FILTERED", "CONSUMED", "CONSUMED"]
+    assert answer["journey"][1]["call"] == {"client": client, "retry_times": 0, "cost": 12, "success": False, "code": 2}
