@@ -1,7 +1,7 @@
 """Loops that parse texts as numbers as Java does, and find the interval between cuts in which each number is.
 
-1. Texts come in blocks. Short decimals, nearly all texts, are parsed a block at a time, by loops without branches that
-   LLVM turns into vector instructions (short_decimals). Others are parsed one by one (parse_integer, parse_double).
+1. Texts come in blocks. Short decimals are parsed a block at a time, by loops without branches that LLVM turns into
+   vector instructions (short_decimals). Others are parsed one by one (parse_integer, parse_double).
 2. A decimal becomes the nearest double without big numbers (Lemire, "Number parsing at a gigabyte per second", 2021):
    its digits are multiplied by the first 64 bits of a power of five, and by the next 64 only if the product is too
    close to another double. That this is always enough was proven later (Mushtak and Lemire, "Fast number parsing
