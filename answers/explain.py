@@ -73,9 +73,11 @@ from filtering.explanation.journey import (
 from filtering.explanation.nearest import NearestMiss, nearest_miss
 from filtering.explanation.trace import Part, trace
 from filtering.findings import INFO, expression_findings, own_findings
+from filtering.matcher import match
 from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
+from filtering.sql92.errors import InvalidExpression
 from filtering.subscriptions.events import BROADCASTING
 from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
 from filtering.subscriptions.inconsistency import seeming_disagreements
@@ -172,16 +174,18 @@ def _in_block(
         word = bit_words[words[:-1][has_bits] + position // 64]
         hits[has_bits] = word >> (position % 64) & 1 == 1
         offset, stored = (block[name].values[position].as_py() for name in ("commitlog_offset", "store_timestamp"))
-        for match in np.flatnonzero(hits).tolist():
-            for recipient in recipients[match].as_py():
+        for hit in np.flatnonzero(hits).tolist():
+            for recipient in recipients[hit].as_py():
                 group, since = recipient["consumer_group"], recipient["subscription_from"]
                 available_at = stored if recipient["available_at"] is None else recipient["available_at"]
-                yield offset, Delivery(group, outcomes[match].as_py(), since, available_at, block["run"].as_py())
+                yield offset, Delivery(group, outcomes[hit].as_py(), since, available_at, block["run"].as_py())
 
 
 # Messages.
 
 
+MOST_FOUND = 1000
+"""Messages that a property may find."""
 _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
 
 
@@ -255,6 +259,22 @@ def _without_traces(facts: BrokerFacts, found: Sequence[FoundMessage]) -> list[F
     """The messages that are no traces. A trace has the ids and keys of all messages that it tells of as its KEYS."""
     traced = set(pc.unique(facts.rows(CONSUMPTIONS, ["trace_topic"])["trace_topic"]).to_pylist())
     return [message for message in found if message.topic not in traced and not is_trace_topic(message.topic)]
+
+
+def find_where(facts: BrokerFacts, expression: str) -> list[FoundMessage]:
+    """The messages for which an SQL92 expression is true, in the order of the log.
+
+    Raises InvalidExpression, and UsageError if they are more than MOST_FOUND.
+    """
+    found: list[int] = []
+    columns = ["commitlog_offset", "properties"]
+    for file in facts.warehouse.files(COMMITLOG, facts.name):
+        rows = view(facts.warehouse.rows(COMMITLOG, file_columns(columns), files=[file]), columns)
+        _, matching = match(rows["properties"].combine_chunks(), [expression]).pairs()
+        found += rows["commitlog_offset"].take(matching).to_pylist()
+        if len(found) > MOST_FOUND:
+            raise UsageError(f"more than {MOST_FOUND} messages have {expression}: add a condition")
+    return read(facts, found)
 
 
 def _with_given_id(facts: BrokerFacts, text: str) -> list[int]:
@@ -1248,20 +1268,47 @@ class Why:
 
 def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
     """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it."""
-    found = _find(facts, text)
-    if not found:
-        raise _no_message([facts], text)
-    _check_group(facts, group)
-    return Why(facts, _originals(found, group), group, found, text)
+    (found,) = why_on_brokers([facts], text, group)
+    return found
+
+
+def why_where(brokers: Sequence[BrokerFacts], expression: str, group: str | None = None) -> list[Why]:
+    """As :func:`why_on_brokers`, of the messages for which an SQL92 expression is true.
+
+    Raises UsageError if it does not compile, or is true for no message or for too many.
+    """
+    on_brokers = [(facts, found) for facts in brokers if (found := _find_where(facts, expression))]
+    if not on_brokers:
+        raise UsageError(f"{brokers[0].warehouse.location} has no message with {expression}")
+    return _whys(brokers, on_brokers, "", group)
+
+
+def _find_where(facts: BrokerFacts, expression: str) -> list[FoundMessage]:
+    facts.check_has_messages()
+    try:
+        return find_where(facts, expression)
+    except InvalidExpression as error:
+        raise UsageError(f"--where: {error}") from None
 
 
 def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None = None) -> list[Why]:
     """As :func:`why`, for each of several brokers that has such a message and knows the group."""
-    if len(brokers) == 1:
-        return [why(brokers[0], text, group)]
     on_brokers = [(facts, found) for facts in brokers if (found := _find(facts, text))]
     if not on_brokers:
         raise _no_message(brokers, text)
+    return _whys(brokers, on_brokers, text, group)
+
+
+def _whys(
+    brokers: Sequence[BrokerFacts],
+    on_brokers: Sequence[tuple[BrokerFacts, list[FoundMessage]]],
+    text: str,
+    group: str | None,
+) -> list[Why]:
+    if len(brokers) == 1:
+        ((facts, found),) = on_brokers
+        _check_group(facts, group)
+        return [Why(facts, _originals(found, group), group, found, text)]
     knowing = [(facts, found) for facts, found in on_brokers if group is None or _knows(facts, group)]
     if not knowing:
         names = ", ".join(facts.name for facts, _ in on_brokers)

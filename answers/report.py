@@ -151,6 +151,7 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     "offset-beyond-end": (WARN, "a group that is away has a committed offset beyond the end of the queue"),
     "other-version": (WARN, "the store looks like that of another RocketMQ version than the one that was given"),
     "empty-body": (WARN, "clients up to 5.2.0 may have lost pulls with messages that have no body"),
+    "not-watched": (WARN, "nobody watched the broker for a time, so not all changes of subscriptions are known"),
     "earlier-log": (WARN, "the log begins earlier than in the first night, and no night reads what is before it"),
     "quarantined-before": (INFO, "input of earlier nights could not be decoded"),
     "repaired": (INFO, "damage of the log is repaired"),

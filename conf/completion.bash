@@ -10,7 +10,7 @@ fi
 _mqsieve() {
   local job=${COMP_WORDS[1]:-} before=${COMP_WORDS[COMP_CWORD - 1]} words='' found
   if [ "$COMP_CWORD" -eq 1 ]; then
-    words='advise audit deliver dispatch explain export inconsistency ingest lag lint maintain nightly pulls register replay report subscriptions verify what-if test python bench'
+    words='advise audit deliver dispatch explain export inconsistency ingest lag lint maintain nightly pulls record register replay report sql subscriptions verify what-if test python bench'
   else
     # The value of an option is one of its choices, or a file.
     case $job:$before in
@@ -19,7 +19,7 @@ _mqsieve() {
       audit:--warehouse | audit:--audits | audit:--baseline | audit:--junit) ;;
       deliver:--warehouse | deliver:--broker-config | deliver:--rocketmq-version | deliver:--filter-hooks) ;;
       dispatch:--warehouse | dispatch:--broker-config | dispatch:--rocketmq-version) ;;
-      explain:--warehouse | explain:--broker | explain:--group | explain:--message | explain:--topic | explain:--queue | explain:--offset) ;;
+      explain:--warehouse | explain:--broker | explain:--group | explain:--message | explain:--where | explain:--topic | explain:--queue | explain:--offset) ;;
       export:--format) words='jsonl csv parquet' ;;
       export:--warehouse | export:--broker | export:--group | export:--topic | export:--columns | export:--output) ;;
       inconsistency:--warehouse | inconsistency:--broker | inconsistency:--broker-config | inconsistency:--subscriptions | inconsistency:--output) ;;
@@ -30,11 +30,13 @@ _mqsieve() {
       lint:--warehouse | lint:--broker | lint:--subscriptions | lint:--broker-config | lint:--rocketmq-version) ;;
       maintain:--warehouse | maintain:--broker | maintain:--keep-days | maintain:--keep-bodies) ;;
       nightly:--bodies) words='keep damaged none' ;;
-      nightly:--warehouse | nightly:--broker-config | nightly:--rocketmq-version | nightly:--store | nightly:--subscriptions | nightly:--redo-from | nightly:--filter-hooks | nightly:--brokers) ;;
+      nightly:--warehouse | nightly:--broker-config | nightly:--rocketmq-version | nightly:--store | nightly:--subscriptions | nightly:--redo-from | nightly:--filter-hooks | nightly:--brokers | nightly:--recorded | nightly:--metrics) ;;
       pulls:--warehouse | pulls:--broker | pulls:--broker-config | pulls:--group | pulls:--topic | pulls:--offset | pulls:--batch) ;;
+      record:--namesrv | record:--broker | record:--output | record:--interval | record:--access-key | record:--secret-key-file) ;;
       register:--warehouse | register:--broker-config | register:--rocketmq-version | register:--subscriptions | register:--redo-from) ;;
       replay:--warehouse | replay:--broker | replay:--subscriptions | replay:--from | replay:--to | replay:--into) ;;
       report:--warehouse | report:--broker | report:--output | report:--since | report:--compare) ;;
+      sql:--warehouse) ;;
       verify:--warehouse | verify:--broker | verify:--broker-config | verify:--store) ;;
       what-if:--warehouse | what-if:--broker | what-if:--group | what-if:--topic | what-if:--sql | what-if:--tags | what-if:--changes | what-if:--from | what-if:--to | what-if:--max-lost | what-if:--allow-ended | what-if:--max-gained | what-if:--expect) ;;
       *)
@@ -43,18 +45,20 @@ _mqsieve() {
           audit) words='-h --help --warehouse --audits --fail-on --baseline --all --junit --show-values --json' ;;
           deliver) words='-h --help --warehouse --broker-config --rocketmq-version --filter-hooks' ;;
           dispatch) words='-h --help --warehouse --broker-config --rocketmq-version' ;;
-          explain) words='-h --help --warehouse --broker --group --message --topic --queue --offset --full --json' ;;
+          explain) words='-h --help --warehouse --broker --group --message --where --topic --queue --offset --full --json' ;;
           export) words='-h --help commitlog consumequeue delivery_stats pull_windows consumer_offsets current_offsets queue_progress subscriptions subscription_events quarantine run_ledger quality_results deliveries pops pop_records consumptions --warehouse --broker --group --topic --columns --format --output' ;;
           inconsistency) words='-h --help --warehouse --broker --broker-config --subscriptions --json --output' ;;
           ingest) words='-h --help --warehouse --broker-config --rocketmq-version --store --bodies --new-epoch' ;;
           lag) words='-h --help --warehouse --broker --group --topic --offsets --json --prometheus' ;;
           lint) words='-h --help --warehouse --broker --subscriptions --broker-config --fail-on --rocketmq-version --json' ;;
           maintain) words='-h --help --warehouse --broker --keep-days --keep-bodies --rebuild --dry-run' ;;
-          nightly) words='-h --help --warehouse --broker-config --rocketmq-version --store --bodies --new-epoch --subscriptions --redo-from --filter-hooks --brokers --strict' ;;
+          nightly) words='-h --help --warehouse --broker-config --rocketmq-version --store --bodies --new-epoch --subscriptions --redo-from --filter-hooks --brokers --recorded --metrics --strict' ;;
           pulls) words='-h --help --warehouse --broker --broker-config --group --topic --offset --batch --json' ;;
+          record) words='-h --help --namesrv --broker --output --interval --access-key --secret-key-file' ;;
           register) words='-h --help --warehouse --broker-config --rocketmq-version --subscriptions --redo-from' ;;
           replay) words='-h --help --warehouse --broker --subscriptions --from --to --into' ;;
           report) words='-h --help --warehouse --broker --output --since --compare' ;;
+          sql) words='' ;;
           subscriptions) words='' ;;
           verify) words='-h --help --warehouse --broker --broker-config --store --json' ;;
           what-if) words='-h --help --warehouse --broker --group --topic --sql --tags --changes --from --to --max-lost --allow-ended --max-gained --expect --json' ;;

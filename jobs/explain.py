@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "--group cg_paid --message ord-47 --warehouse /data/mqsieve",
+    "--where \"orderId = '7'\" --group cg_paid --warehouse /data/mqsieve",
     "--topic OrderEvents --queue 0 --offset 3 --warehouse /data/mqsieve",
 )
 
@@ -25,6 +26,9 @@ def parser() -> Parser:
     )
     parser.add_argument(
         "--message", metavar="ID", help="the message's msgId, unique key (UNIQ_KEY), or one of its KEYS"
+    )
+    parser.add_argument(
+        "--where", metavar="EXPR", help="the message's properties, in RocketMQ's SQL92, such as \"orderId = '7'\""
     )
     parser.add_argument("--topic", type=given_name, metavar="NAME", help="its topic, with --queue and --offset")
     parser.add_argument("--queue", type=int, metavar="N", help="its queue id")
@@ -39,16 +43,19 @@ def main(arguments: list[str]) -> None:
     given = parser()
     chosen = given.parse_args(arguments)
     place = (chosen.topic, chosen.queue, chosen.offset)
-    if (chosen.message is None) == (None in place) or (chosen.message is not None and place != (None, None, None)):
-        given.error("choose a message: give either --message, or --topic, --queue and --offset")
-    from answers.explain import only_broker_with, why_at, why_on_brokers
+    ways = [chosen.message is not None, chosen.where is not None, place != (None, None, None)]
+    if sum(ways) != 1 or (ways[2] and None in place):
+        given.error("choose a message: give either --where, or --message, or --topic, --queue and --offset")
+    from answers.explain import only_broker_with, why_at, why_on_brokers, why_where
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
     from jobs.cli.json_lines import print_json
 
     group = chosen.group
     facts = options.brokers_of(chosen)
     brokers = len(facts)
-    if chosen.message is None:
+    if chosen.where is not None:
+        found = why_where(facts, chosen.where, group)
+    elif chosen.message is None:
         found = [why_at(only_broker_with(facts, *place) or options.facts_of(chosen), *place, group)]
     else:
         found = why_on_brokers(facts, chosen.message, group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name, input_file
 from jobs.cli.text import age, count, print_table_of_brokers, short, time
-from schemas.errors import UsageError, printable
+from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from answers.facts import BrokerFacts
@@ -25,13 +25,6 @@ TITLES = ("behind", "would get", "broker estimate", "estimate error", "oldest", 
 OLDER_KEYS = {
     "lag": "behind", "exact_lag": "would_get", "oldest_pending_at": "oldest_at", "oldest_pending_ms": "oldest_ms",
 }  # fmt: skip
-METRICS = {
-    "mqsieve_consumer_lag_messages": ("behind", "Entries behind the committed offset."),
-    "mqsieve_consumer_exact_lag_messages": ("would_get", "Messages that the group would receive."),
-    "mqsieve_consumer_broker_estimate_messages": ("broker_estimate", "Messages that the broker's metric counts."),
-    "mqsieve_consumer_ahead_messages": ("ahead", "Entries by which the committed offset is beyond the queue's end."),
-    "mqsieve_consumer_oldest_pending_ms": ("oldest_ms", "Age of the oldest of these messages."),
-}
 
 
 def parser() -> Parser:
@@ -59,6 +52,7 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from answers.lag import CommittedOffsets, count_subscriptions, lag_of_brokers, why_without_rows
     from jobs.cli.json_lines import print_data, print_json
+    from jobs.cli.prometheus import lag_metrics
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
 
     newer = None
@@ -75,7 +69,7 @@ def main(arguments: list[str]) -> None:
         names = [{"broker_name": broker} if several else {} for broker, _ in rows]
         print_json(*(name | row.fields | _older_keys(row) for name, (_, row) in zip(names, rows, strict=True)))
     elif chosen.prometheus:
-        print_data(*_metrics(rows))
+        print_data(*lag_metrics(rows))
     elif not any(facts.topics for facts in brokers):
         print("no message has been filtered yet: no group is behind")
     else:
@@ -187,25 +181,6 @@ def _behind(behind: int, ahead: int) -> str:
 def _older_keys(row: Lag) -> dict[str, int | None]:
     """Fields of the JSON under the names that they had before; docs/JSON.md promises that fields keep their names."""
     return {older: getattr(row, name) for older, name in OLDER_KEYS.items()}
-
-
-def _metrics(rows: Sequence[tuple[str, Lag]]) -> Iterator[str]:
-    """Lines of Prometheus's text format: gauges labelled with broker, group, topic and queue."""
-    for name, (field, meaning) in METRICS.items():
-        yield f"# HELP {name} {meaning}"
-        yield f"# TYPE {name} gauge"
-        for broker, row in rows:
-            value = getattr(row, field)
-            if value is not None:
-                labels = {"broker": broker, "group": row.consumer_group, "topic": row.topic}
-                shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-                yield f'{name}{{{shown},queue="{row.queue_id}"}} {value}'
-
-
-def _escaped(text: str) -> str:
-    """A label's value. Its only escapes are those of backslash, quote and line feed."""
-    lines = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n"))
-    return "\\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -691,6 +691,8 @@ _LAST_ENTRIES = f"""
       SELECT broker_name, topic, queue_id, commitlog_offset, queue_offset FROM log_entries
       UNION ALL SELECT broker_name, topic, queue_id, commitlog_offset, queue_offset FROM {BEFORE}
     ) GROUP BY broker_name, topic, queue_id"""
+_WITH = re.compile(r"\s*WITH\s", re.IGNORECASE)
+_DEFINED = re.compile(r"(\w+)\s+AS\s*\(", re.IGNORECASE)
 TAG_CODES = pa.schema([("tags", pa.string()), ("tags_code", pa.int64())])
 # Keys must be Utf8: the engine compares a key in brackets with no other type of text.
 _NAMES = "arrow_cast(string_to_array(property_names, chr(1)), 'List(Utf8)')"
@@ -750,11 +752,14 @@ class Relations:
         return bool(self.rows("SELECT 1 FROM data_files WHERE damage IS NOT NULL LIMIT 1").num_rows)
 
     def complete(self, query: str, part: AuditedPart | None = None) -> str:
-        """A query, preceded by the definitions of all the relations that it reads."""
-        definitions = self._definitions(query, part)
+        """A query, preceded by the definitions of all the relations that it reads and does not define itself."""
+        own = _WITH.match(query)
+        defined = _DEFINED.findall(query) if own else ()
+        definitions = {name: text for name, text in self._definitions(query, part).items() if name not in defined}
         if not definitions:
             return query
-        return "WITH " + ", ".join(f"{name} AS ({text})" for name, text in definitions.items()) + f" {query}"
+        texts = ", ".join(f"{name} AS ({text})" for name, text in definitions.items())
+        return f"WITH {texts}, {query[own.end() :]}" if own else f"WITH {texts} {query}"
 
     def _definitions(self, query: str, part: AuditedPart | None) -> dict[str, str]:
         """The relations that a query reads, with their queries; each may read those before it."""

@@ -236,6 +236,7 @@ DISAGREE = "two clients of the group seem to disagree"
 CLIENT_RESET = 20_000
 """ms: the clients of brokers before 5.2.0 stop at an offset reset, wait 10 s, and go on at their next rebalancing."""
 RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
+NOT_WATCHED = "when the subscription changed is not known exactly"
 HELD_PULL = 20_000
 """ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
 
@@ -276,7 +277,7 @@ def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> Uncert
 
 
 def undecided_between(
-    filters: Sequence[MessageFilter], stored_from: int, stored_to: int, changed_at: int
+    filters: Sequence[MessageFilter], stored_from: int, stored_to: int, changed_at: int, reason: str = DISAGREE
 ) -> UncertainChange:
     """The messages stored in [``stored_from``, ``stored_to``) (ms) that only some of the filters of a group match.
 
@@ -284,7 +285,7 @@ def undecided_between(
     """
     matches = tuple(_delivered(each) for each in filters)
     return UncertainChange(
-        *filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at, reason=DISAGREE
+        *filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at, reason=reason
     )
 
 
@@ -652,12 +653,14 @@ class Timeline:
     """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
 
     ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
+    ``commits``: by the time of a STOP (ms), the offsets that the group had then, where they are known.
     """
 
     first: SubscriptionRow | None
     pulls_at_first: bool
     steps: Sequence[Step]
     resets: Sequence[SubscriptionEvent]
+    commits: Mapping[int, Offsets] = field(default_factory=dict)
 
     @property
     def moves(self) -> list[tuple[int, int]]:
@@ -672,11 +675,13 @@ def timeline(
     as_of: int | None,
     is_pulling: Callable[[SubscriptionRow], bool],
     renewals: Iterable[QueueRenewal] = (),
+    commits: Mapping[int, Offsets] | None = None,
 ) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
     ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
     tells whether the group pulls under a subscription. ``renewals`` are those of the topic since ``as_of``, in order.
+    ``commits`` are those of the Timeline.
     """
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
@@ -688,7 +693,7 @@ def timeline(
     waiting.sort(key=lambda each: each.at)
     is_known = any(row.is_consuming for row in begins)
     steps = list(_steps(first, is_known, rows[len(begins) :], waiting, is_pulling))
-    return Timeline(first, first is not None and is_pulling(first), steps, ordered)
+    return Timeline(first, first is not None and is_pulling(first), steps, ordered, commits or {})
 
 
 def _steps(
@@ -832,7 +837,7 @@ class GroupNightPlan:
                 self._note_uncertain(step.before, step.row, step.at)
             case Moment.STOP:
                 self._reason = ""
-                self._position = Position(self._committed.limit(self._windows.stint, step.at), stored_from=step.at)
+                self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
             case Moment.RESET:
                 self._reset(step, is_pulling, later)
             case Moment.RENEWAL:
@@ -840,6 +845,16 @@ class GroupNightPlan:
                     self._reason = QUEUE_BEGAN_AGAIN
                 for renewal in step.renewals:
                     self._renew(renewal, is_pulling)
+
+    def _offsets_at_stop(self, at: int) -> dict[int, int]:
+        """By queue id, where the group that stops at ``at`` (ms) had come, if it had not come to what was stored then.
+
+        Offsets that were seen when it left are exact. Those of the snapshot at the end of the night may be later.
+        """
+        if at not in self._line.commits:
+            return self._committed.limit(self._windows.stint, at)
+        self._windows.stint.limit(self._line.commits[at])
+        return dict(self._line.commits[at])
 
     def _go_back(self, unread: Timeline) -> GroupNight:
         """Plans new messages from before the last night's end as that night would have. Returns the progress."""

@@ -25,7 +25,7 @@ Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProc
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from types import MappingProxyType
@@ -34,6 +34,7 @@ from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.group import (
+    NOT_WATCHED,
     FiltersInForce,
     GroupNightPlan,
     GroupStart,
@@ -43,7 +44,7 @@ from filtering.consumption.group import (
     timeline,
     undecided_between,
 )
-from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
+from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
 from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange
 from filtering.pops.modes import Interval, pulled_rows
 from filtering.pops.record import retry_topics
@@ -103,6 +104,7 @@ def plan_night(
         rows_of_group[group] += rows
     events = list(events)
     resets, first_starts = resets_and_first_starts(events)
+    commits, changes_seen = _commits(events), _changes_seen(events)
     states = [state for state in disagreeing_states(events) if state.key not in popping]
     queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
     tags_of_clients = tag_disagreements(states, queue_ids, broker_offsets.has_queue_ids)
@@ -124,7 +126,9 @@ def plan_night(
             group_start = GroupStart(key, consume_from, offsets_so_far, broker_offsets)
             clients = tags_of_clients.get(key, ())
             renewals = broker_offsets.renewals.get(key[1], ())
-            line = timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, renewals)
+            line = timeline(
+                rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, renewals, commits.get(key)
+            )
             if config_before is not None and config_before != config:
                 line = _with_new_switches(line, offsets_so_far.as_of, config_before)
             night = GroupNightPlan(group_start, line, filters, clients)
@@ -132,6 +136,8 @@ def plan_night(
             online += night.online
             backlog += night.backlog
             changes = night.uncertain_changes
+            for change in _not_watched(changes_seen.get(key[0], ()), rows, filters, offsets_so_far.as_of):
+                changes = [*_outside(changes, change.stored_from, change.stored_to), change]
             for part in clients:
                 if part.undecided:
                     changes = _outside(changes, part.valid_from, part.valid_to)
@@ -200,6 +206,42 @@ def _uncertain(
         if begin < end and len(asked) > 1:
             found.append(undecided_between(asked, begin, end, each.valid_from))
     return found
+
+
+def _commits(events: Iterable[SubscriptionEvent]) -> Mapping[GroupTopic, Mapping[int, Offsets]]:
+    """By group and topic, and by the time at which the group left (ms), the offsets that it had then."""
+    found: defaultdict[GroupTopic, dict[int, Offsets]] = defaultdict(dict)
+    for event in events:
+        for topic, offsets in (event.committed or {}).items():
+            found[event.group, topic][event.at] = offsets
+    return found
+
+
+def _changes_seen(events: Iterable[SubscriptionEvent]) -> Mapping[str, Sequence[tuple[int, int]]]:
+    """By group, the times (ms) since which changes may have been, and at which they were seen."""
+    found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for event in events:
+        if event.since is not None:
+            found[event.group].append((event.since, event.at))
+    return found
+
+
+def _not_watched(
+    changes_seen: Iterable[tuple[int, int]],
+    rows: Sequence[SubscriptionRow],
+    filters: FiltersInForce,
+    as_of: int | None,
+) -> Iterator[UncertainChange]:
+    """The messages of the night that may have met the subscription before a change, or the one after it."""
+    for since, at in changes_seen:
+        begin = since if as_of is None else max(since, as_of + 1)
+        after = next((row for row in rows if row.valid_from == at), None)
+        before = [row for row in rows if row.valid_from < at and (row.valid_to is None or row.valid_to > since)]
+        asked = [(row, max(row.valid_from, since)) for row in before] + ([] if after is None else [(after, at)])
+        asked = [(row, when) for row, when in asked if filters.is_pulling(row)]
+        is_pulling_after = after is not None and filters.is_pulling(after)
+        if begin < at and is_pulling_after and len({row.filter for row, _ in asked}) > 1:
+            yield undecided_between([filters.at(row, when) for row, when in asked], begin, at, at, NOT_WATCHED)
 
 
 def _queue_ids(topic: str, offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets) -> frozenset[int]:

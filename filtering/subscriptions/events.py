@@ -129,7 +129,9 @@ class SubscriptionEvent:
     it is empty. In an unregister, ``topic`` None means all topics of the group. ``client_id`` is None if the source
     does not have client ids. ``consume_from`` is what the clients ask for at their first start. ``queue_id`` and
     ``queue_offset`` belong to a reset_offset; one by time has ``reset_to`` (ms) instead of the offset, and without a
-    queue is of all queues of the topic. ``protocol`` is one of PROTOCOLS, or None if it is not known.
+    queue is of all queues of the topic. ``protocol`` is one of PROTOCOLS, or None if it is not known. ``since`` (ms):
+    whoever watched the broker saw the change at ``at``, and it was not before this time; None: it was at ``at``.
+    ``committed``: by topic and queue id, the offsets that the group had when it left; None: not known.
     """
 
     at: int
@@ -142,6 +144,8 @@ class SubscriptionEvent:
     queue_id: int | None = None
     queue_offset: int | None = None
     reset_to: int | None = None
+    since: int | None = None
+    committed: Mapping[str, Mapping[int, int]] | None = None
     protocol: str | None = None
 
     @property
@@ -172,13 +176,14 @@ class SubscriptionEvents:
 
     A snapshot has the subscriptions at one time, without the changes before: see
     :mod:`filtering.subscriptions.sources`. ``broadcasting``: groups that broadcast, which have no entries, with their
-    topics.
+    topics. ``not_watched``: the times (ms) from which and up to which nobody watched the broker.
     """
 
     entries: tuple[SubscriptionEvent, ...]
     rejected: tuple[InvalidSubscriptionEvent, ...]
     is_snapshot: bool = False
     broadcasting: tuple[GroupTopic, ...] = ()
+    not_watched: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:
@@ -293,10 +298,20 @@ def _short(value: Any) -> str:
 #
 # A missing ``type`` means TAG, a missing ``sub_version`` the time of the event, and a missing ``consume_from`` means
 # ``last``, as in RocketMQ's client; others are ``first``, and a time in ms or as an ISO time. ``"class_filter_mode":
-# true`` marks a subscription by filter class, which takes every message.
+# true`` marks a subscription by filter class, which takes every message. ``"message_model": "broadcasting"`` marks a
+# client that broadcasts, which is not replayed.
 #
 # ``protocol`` says how the client of a ``register`` or ``heartbeat`` consumes: grpc_simple, grpc_push and remoting_pop
 # pop, remoting pulls. From a ``pop_subscription`` on, the requests of a group that pops carry this subscription.
+#
+# What watched a broker (./spark-submit.sh record) may know a change only by the state before and after it: ``since``
+# is then the earliest time of the change. ``offsets`` of an unregister or a heartbeat are those that the group had
+# committed, by topic and queue id: it goes on there in the topics that it left. A line with ``"op": "not_watched"``
+# says that nobody watched from ``since`` to ``at``:
+#
+#     {"at": 1795237550000, "op": "unregister", "group": "cg_paid", "client_id": "10.0.0.7@4711",
+#      "since": 1795237540000, "offsets": {"OrderEvents": {"0": 120, "1": 97}}}
+#     {"at": 1795237590000, "op": "not_watched", "since": 1795237550000}
 
 
 MISSPELT = 0.8
@@ -315,23 +330,58 @@ _FIELDS = (
     "to",
     "timestamp",
     "protocol",
+    "since",
+    "offsets",
+    "message_model",
 )
+NOT_WATCHED = "not_watched"
 
 
 def parse_event_lines(text: str) -> SubscriptionEvents:
     """The events of all lines. Blank lines are skipped; a line that is not an event is among the rejected."""
-    events, rejected = [], []
+    events, rejected, broadcasting, not_watched = [], [], [], []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
+            if gap := _gap(line):
+                not_watched.append(gap)
+                continue
             event = parse_event(line)
             in_milliseconds(event.at)
             _check_unregister(event)
-            events.append(event)
+            if _broadcasts(line):
+                broadcasting += [(event.group, subscription["topic"]) for subscription in event.subscriptions]
+            else:
+                events.append(event)
         except ValueError as error:
             rejected.append(InvalidSubscriptionEvent(number, line[:LONGEST_LINE], str(error)))
-    return SubscriptionEvents(tuple(events), tuple(rejected))
+    return SubscriptionEvents(
+        tuple(events),
+        tuple(rejected),
+        broadcasting=tuple(dict.fromkeys(broadcasting)),
+        not_watched=tuple(not_watched),
+    )
+
+
+def _gap(line: str) -> tuple[int, int] | None:
+    """When nobody watched, of a line that says so; None of other lines. Raises ValueError if a time is missing."""
+    row = parse_json(line, LONGEST_LINE) if NOT_WATCHED in line else None
+    if not isinstance(row, dict) or row.get("op") != NOT_WATCHED:
+        return None
+    since, at = whole_number(row, "since"), whole_number(row, "at")
+    if since is None or at is None or since > at:
+        raise ValueError("not_watched needs since and at, two times in milliseconds in this order")
+    return checked(since), checked(at)
+
+
+def _broadcasts(line: str) -> bool:
+    if "message_model" not in line:
+        return False
+    model = parse_json(line, LONGEST_LINE).get("message_model", "clustering")
+    if model not in ("clustering", "broadcasting"):
+        raise ValueError(f"message_model must be clustering or broadcasting, not {model!r}")
+    return bool(model == "broadcasting")
 
 
 def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
@@ -360,6 +410,8 @@ def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
         client_id=text_field(row, "client_id") if "client_id" in row else None,
         consume_from=parse_consume_from(row.get("consume_from", ConsumeFrom.LAST.value)),
         protocol=_protocol(row, operation),
+        since=_since(row, at),
+        committed=_committed(row, operation),
         **(_reset(row) if resets else {}),
     )
 
@@ -378,6 +430,13 @@ def event_line(event: SubscriptionEvent) -> str:
     if event.operation is Operation.RESET_OFFSET:
         fields = {"queue_id": event.queue_id, "offset": event.queue_offset, "to": event.reset_to}
         row |= {name: value for name, value in fields.items() if value is not None}
+    if event.since is not None:
+        row["since"] = event.since
+    if event.committed is not None:
+        row["offsets"] = {
+            topic: {str(queue_id): offset for queue_id, offset in queues.items()}
+            for topic, queues in event.committed.items()
+        }
     listed = [_subscription_fields(subscription) for subscription in event.subscriptions]
     if event.operation is Operation.HEARTBEAT:
         row["subscriptions"] = listed
@@ -459,6 +518,28 @@ def _reset(row: Mapping[str, Any]) -> dict[str, int]:
         return {"queue_id": _offset(row, "queue_id"), "queue_offset": _offset(row, "offset")}
     queue = {"queue_id": _offset(row, "queue_id")} if "queue_id" in row else {}
     return queue | {"reset_to": checked(_offset(row, times[0]))}
+
+
+def _since(row: Mapping[str, Any], at: int) -> int | None:
+    since = whole_number(row, "since")
+    if since is not None and since > at:
+        raise ValueError("since must not be later than at")
+    return since if since is None else checked(since)
+
+
+def _committed(row: Mapping[str, Any], operation: Operation) -> dict[str, dict[int, int]] | None:
+    """The committed offsets by topic and queue id. Raises ValueError if they are something else."""
+    listed = row.get("offsets")
+    if listed is None:
+        return None
+    if operation not in (Operation.UNREGISTER, Operation.HEARTBEAT):
+        raise ValueError("offsets are those of a group that leaves: of an unregister or a heartbeat")
+    committed: dict[str, dict[int, int]] = {}
+    for topic, queues in listed.items() if isinstance(listed, dict) else [("", None)]:
+        if not isinstance(queues, dict) or not all(queue_id.isdecimal() for queue_id in queues):
+            raise ValueError("offsets must be an object with an object of queue ids and offsets for each topic")
+        committed[topic] = {int(queue_id): _offset(queues, queue_id) for queue_id in queues}
+    return committed
 
 
 def _offset(row: Mapping[str, Any], key: str) -> int:

@@ -86,8 +86,8 @@ def print_every_group(
 
 
 def print_choices(messages: Sequence[tuple[str | None, FoundMessage]], group: str | None) -> None:
-    """Lists the messages that share a key, with the options that choose each: its broker is one unless it is None."""
-    print(f"{len(messages):,} messages have this key; choose one:")
+    """Lists messages with the options that choose each: its broker is one unless it is None."""
+    print(f"{len(messages):,} messages match; choose one:")
     for broker, message in messages:
         of_queue = {"topic": message.topic, "queue": str(message.queue_id), "offset": str(message.queue_offset)}
         named = {"message": message.msg_id} if message.msg_id is not None else of_queue

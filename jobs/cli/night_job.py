@@ -25,6 +25,7 @@ from filtering.counted import counted
 from filtering.subscriptions.events import Operation
 from jobs.cli import options as shared
 from jobs.cli.application import CheckFailed, describe
+from jobs.cli.prometheus import night_metrics, write
 from jobs.cli.text import BROKERS_NAMED, count, expression_line, print_by_line, print_table, short
 from jobs.cli.without_pandas import allow_pandas
 from jobs.night.inputs import (
@@ -34,6 +35,7 @@ from jobs.night.inputs import (
     SubscriptionFile,
     broker_of,
     read_brokers,
+    read_file,
     read_filter_hooks,
     read_subscriptions,
 )
@@ -49,6 +51,7 @@ from schemas.ledger_check import check_folder, no_nights, read_runs
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files, is_message_log, log_forms
 from schemas.quarantine import QUARANTINE
+from schemas.recording import recorded_brokers
 from schemas.rocketmq_store.config_files import contents
 from schemas.rocketmq_store.recovery import recovery
 from schemas.rocketmq_store.segments import is_mapped_file
@@ -400,6 +403,8 @@ def _lines(night: SummarizedNight) -> Iterable[tuple[str, str]]:
     return [(broker.name, line) for line in lines]
 
 
+NOT_WATCHED_FOR = 60_000
+"""ms: how much older than a copy of the store a recording may be before a night says so."""
 OWN_LIST = "config/consumerFilter.json"
 
 
@@ -442,6 +447,8 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
             if summarized and several:
                 print_brokers(run, summarized)
         shared.register_in_catalog(warehouse)
+        if options.metrics is not None and not failed:
+            write(options.metrics, night_metrics(run, summarized))
     if failed:
         raise ExceptionGroup(f"{len(failed)} of {len(entries)} brokers failed", failed)
     if options.strict:
@@ -465,6 +472,8 @@ def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
     file: Path | None = options.brokers
     stores = [_store_of(text) for text in options.store or ()]
     subscriptions = shared.subscriptions_of(options.subscriptions)
+    if options.recorded is not None:
+        return [_recorded_entry(options, stores)]
     if file is None:
         if job == "nightly" and not stores:
             raise UsageError("--store is missing: give the broker's store folder, or --brokers with a list of brokers")
@@ -477,6 +486,31 @@ def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
             "--rocketmq-version"
         )
     return read_brokers(file, subscriptions)
+
+
+def _recorded_entry(options: argparse.Namespace, stores: Sequence[Storage]) -> BrokerEntry:
+    """The broker of --store, with what --recorded has of it."""
+    if options.brokers or options.broker_config or options.subscriptions or options.rocketmq_version:
+        raise UsageError(
+            "--recorded has the subscriptions, the configuration and the version: leave out --subscriptions, "
+            "--broker-config, --rocketmq-version and --brokers"
+        )
+    if not stores or any(_message_log(store) is not None for store in stores):
+        raise UsageError("--recorded needs --store with a copy of the broker's store folder")
+    brokers = recorded_brokers(options.recorded)
+    in_store = StoreSnapshot(stores[0]).broker_name
+    if in_store is None and len(brokers) == 1:
+        (in_store,) = brokers
+    if in_store not in brokers:
+        whose = "its topics.json does not say of which broker it is" if in_store is None else f"it is of {in_store}"
+        raise UsageError(f"{stores[0].root}: {whose}, and {options.recorded} has {', '.join(brokers)}")
+    broker = brokers[in_store]
+    recorded = read_file(broker.events)
+    taken_at = StoreSnapshot(stores[-1]).taken_at
+    if taken_at > broker.until + NOT_WATCHED_FOR:
+        gaps = (*recorded.events.not_watched, (broker.until, taken_at))
+        recorded = replace(recorded, events=replace(recorded.events, not_watched=gaps))
+    return BrokerEntry(in_store, tuple(stores), broker.config, recorded, version=broker.version)
 
 
 def _store_of(text: str) -> Storage:

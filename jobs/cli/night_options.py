@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from jobs.cli import options
 from jobs.cli.application import Parser, input_file
 from jobs.night.steps import ALL_STEPS, Step
@@ -13,7 +15,7 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
     parser = Parser(job, description, examples)
     parser.set_defaults(
         store=None, bodies=Bodies.KEEP.value, new_epoch=False, subscriptions=None, redo_from=None, filter_hooks=None,
-        brokers=None, strict=False,
+        brokers=None, recorded=None, metrics=None, strict=False,
     )  # fmt: skip
     options.add_warehouse(parser)
     options.add_broker_config(parser)
@@ -56,6 +58,14 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
         parser.add_argument(
             "--brokers", type=input_file, metavar="FILE",
             help="YAML list of brokers, each with name, store, config and subscriptions; runs a night for each",
+        )  # fmt: skip
+        parser.add_argument(
+            "--recorded", type=Path, metavar="DIR",
+            help="what record wrote: the subscriptions, the configuration and the version of the broker of --store",
+        )  # fmt: skip
+        parser.add_argument(
+            "--metrics", type=Path, metavar="FILE",
+            help="write gauges of nights and lags for Prometheus, when all nights have ended (docs/OPERATIONS.md)",
         )  # fmt: skip
         parser.add_argument(
             "--strict",

@@ -389,6 +389,7 @@ def combine(files: Sequence[SubscriptionFile]) -> SubscriptionFile | None:
         tuple(line for file in files for line in file.events.rejected),
         bool(filled) and all(file.events.is_snapshot for file in filled),
         tuple(dict.fromkeys(pair for file in files for pair in file.events.broadcasting)),
+        tuple(gap for file in files for gap in file.events.not_watched),
     )
     rejected: defaultdict[str, list[InvalidSubscriptionEvent]] = defaultdict(list)
     for file in files:

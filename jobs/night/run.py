@@ -275,6 +275,17 @@ def input_remarks(
         yield f"no-message: no message: nothing in {inputs.message_log.name} could be decoded"
 
 
+def watch_remarks(inputs: NightInputs, as_of: int | None) -> Iterator[str]:
+    """Remarks on the times since the last night, which ended at ``as_of`` (ms), in which nobody watched the broker."""
+    gaps = inputs.subscriptions.events.not_watched if inputs.subscriptions is not None else ()
+    for since, at in gaps:
+        if as_of is None or at > as_of:
+            yield (
+                f"not-watched: nobody watched the broker from {time_text(since)} to {time_text(at)}: subscriptions "
+                "that changed in between and back again are not known"
+            )
+
+
 def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
     """Remarks on groups that do not keep up or have no known subscription, and on bodies that are damaged or empty."""
     behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
@@ -411,6 +422,7 @@ class Run:
             *version_remarks(broker, continued.nights[-1] if continued.nights else None),
             *log_remarks(broker, inputs.snapshot, plan, state.as_of),
             *input_remarks(broker, inputs, options, had_hooks, log.has_messages or not state.topics),
+            *watch_remarks(inputs, state.as_of),
             *outcome_remarks(outcome, history, offsets),
         ]
         repeated_from = redo.nights[0].entry.run if redo.nights else ""

@@ -19,7 +19,7 @@ from jobs import ingest, lag, nightly, pulls, report
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows
-from tests.nights.commands import Run, rows_of
+from tests.nights.commands import Ended, Run, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 from tests.nights.test_living_broker import delivered, received_live
 from tests.records import log_of
@@ -278,11 +278,24 @@ def test_several_messages_with_one_key_are_listed(tmp_path: Path, run: Run) -> N
     store = BrokerLog().append(2, KEYS="a b", UNIQ_KEY="u").append(KEYS="b").write(tmp_path / "store")
     nightly.main(["--store", str(store), "--warehouse", str(tmp_path / "w")])
     out = run(explain_job, "--warehouse", tmp_path / "w", "--message", "b").out
-    assert out.startswith("3 messages have this key; choose one:")
+    assert out.startswith("3 messages match; choose one:")
     chosen = out.splitlines()[1].split()[1]
     assert "T 0/0" in run(explain_job, "--warehouse", tmp_path / "w", "--message", chosen).out
     code, _, error = run(explain_job, "--warehouse", tmp_path / "w", "--message", "c")
     assert (code, "no message with the id or key c" in error) == (2, True)
+
+
+def test_a_message_is_found_by_its_properties(tmp_path: Path, run: Run) -> None:
+    store = BrokerLog().append(orderId="7").append(orderId="8", price="9").append(orderId="8").write(tmp_path / "store")
+    nightly.main(["--store", str(store), "--warehouse", str(tmp_path / "w")])
+
+    def explained(expression: str) -> Ended:
+        return run(explain_job, "--warehouse", tmp_path / "w", "--where", expression)
+
+    assert "T 0/1" in explained("orderId = '8' AND price > 5").out.splitlines()[0]
+    assert explained("orderId = '8'").out.startswith("2 messages match; choose one:")
+    assert (explained("orderId = '9'").code, explained("orderId =").code) == (2, 2)
+    assert "has no message with orderId = '9'" in explained("orderId = '9'").error
 
 
 def test_the_options_that_choose_a_message_can_be_pasted(tmp_path: Path, run: Run) -> None:

@@ -118,7 +118,7 @@ def test_a_message_of_any_broker_is_explained(run: Run, warehouse: Path) -> None
 def test_a_key_on_two_brokers_is_a_choice(run: Run, warehouse: Path) -> None:
     given = ("--warehouse", warehouse, "--message", "o-3")
     title, *choices = run(explain, *given).out.splitlines()
-    assert (title, len(choices)) == ("2 messages have this key; choose one:", 2)
+    assert (title, len(choices)) == ("2 messages match; choose one:", 2)
     for choice, name in zip(choices, ("a", "b"), strict=True):
         options = choice.split("  ")[1].split()
         assert options[2:] == ["--broker", name]

@@ -1,0 +1,119 @@
+"""record: watches running brokers, and writes down who subscribes to what: what nightly --recorded needs."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+from jobs.cli import application
+from jobs.cli.application import Parser, input_file
+from schemas.errors import UsageError, printable, time_text
+
+EXAMPLES = (
+    "--namesrv 10.0.0.5:9876 --output /data/recorded   # all brokers of the cluster, until it is stopped",
+    "--broker 10.0.0.7:10911 --output /data/recorded --interval 5",
+)
+
+
+def parser() -> Parser:
+    parser = Parser("record", __doc__, EXAMPLES)
+    parser.add_argument(
+        "--namesrv", type=_addresses, metavar="HOST:9876",
+        help="a name server: all brokers that it lists are recorded; several with ; between them, of which the first "
+        "that answers counts",
+    )  # fmt: skip
+    parser.add_argument(
+        "--broker", action="append", type=_addresses, metavar="HOST:10911", help="a broker; the option may be repeated"
+    )
+    parser.add_argument(
+        "--output", required=True, type=Path, metavar="DIR", help="the folder; an earlier recording goes on"
+    )
+    parser.add_argument(
+        "--interval",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="time between two looks at a broker; default: 10",
+    )
+    parser.add_argument(
+        "--access-key", metavar="KEY", help="the access key of a user who may read, for brokers with ACL"
+    )
+    parser.add_argument(
+        "--secret-key-file", type=input_file, metavar="FILE", help="a file that has nothing but the user's secret key"
+    )
+    return parser
+
+
+def _addresses(text: str) -> list[str]:
+    from schemas.remoting import host_and_port
+
+    listed = [each.strip() for each in text.split(";") if each.strip()]
+    try:
+        for each in listed:
+            host_and_port(each)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return listed
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"it must be a number of seconds from 0.1 to 3600, not {text}")
+    return seconds
+
+
+def main(arguments: list[str]) -> None:
+    chosen = parser().parse_args(arguments)
+    if chosen.namesrv is None and not chosen.broker:
+        raise UsageError("give --namesrv with a name server, or --broker with a broker")
+    if (chosen.access_key is None) != (chosen.secret_key_file is None):
+        raise UsageError("--access-key and --secret-key-file belong together")
+    from schemas.recording import Recorder, locked
+    from schemas.remoting import Credentials
+
+    credentials = None
+    if chosen.access_key is not None:
+        credentials = Credentials(chosen.access_key, chosen.secret_key_file.read_text(encoding="utf-8").strip())
+    brokers = [address for listed in chosen.broker or () for address in listed]
+    signal.signal(signal.SIGTERM, _stop)
+    with locked(chosen.output):
+        recorder = Recorder(chosen.output, brokers, chosen.namesrv or (), chosen.interval, credentials)
+        try:
+            _watch(recorder.look, chosen.interval)
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+        finally:
+            recorder.close()
+
+
+def _watch(look: Callable[[], Iterator[tuple[str, int | str]]], interval: float) -> None:
+    """Looks every ``interval`` seconds, for ever. Says when a broker answers first, fails, and answers again."""
+    failing: dict[str, str | None] = {}
+    while True:
+        due = time.monotonic() + interval
+        for name, result in look():
+            error = result if isinstance(result, str) else None
+            if failing.get(name, "") != error:
+                failing[name] = error
+                text = "recording" if error is None else f"{error}; trying again"
+                print(
+                    f"{time_text(time.time_ns() // 1_000_000)} {printable(name)}: {text}", file=sys.stderr, flush=True
+                )
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    application.run(main)

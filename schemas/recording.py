@@ -1,0 +1,503 @@
+"""Records what a running broker knows, for the nights that read a copy of its store.
+
+A recording is a folder with a folder for each broker, named by its brokerName:
+
+    subscription_events.jsonl   who subscribed to what, and when (docs/SUBSCRIPTIONS.md)
+    offsets.jsonl               the offsets that groups committed, each with the time at which it was seen
+    broker.conf                 the broker's configuration, without its secrets
+    state.json                  what was seen last: where a later recorder goes on, and the broker's version
+
+The two files of lines only grow. ``state.json`` has their lengths: what is behind them was written by a recorder that
+died before it could write the state, and is written once more. Only requests of ReadRequest are sent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.rocketmq_version import RocketMQVersion
+from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription, expression_type, filter_of, new_subscription
+from filtering.subscriptions.events import (
+    NOT_WATCHED,
+    ConsumeFrom,
+    ConsumeStart,
+    GroupTopic,
+    Operation,
+    SubscriptionEvent,
+    consume_from_value,
+    event_line,
+    parse_consume_from,
+)
+from filtering.subscriptions.watch import NOBODY, Look, WatchedClient, WatchedGroup, asked_again, changes
+from schemas.errors import UsageError
+from schemas.remoting import (
+    CONSUMER_NOT_ONLINE,
+    Connection,
+    Credentials,
+    ReadRequest,
+    RemotingError,
+    Request,
+    Response,
+    masters,
+)
+from schemas.rocketmq_store.config_files import ConfigFileError, parse_consumer_offsets
+
+EVENTS, OFFSETS, CONFIG, STATE = "subscription_events.jsonl", "offsets.jsonl", "broker.conf", "state.json"
+MISSED_LOOKS = 3
+"""After this many intervals without a look, the time is recorded as one in which nobody watched."""
+_SECRET = re.compile(r"password|secret|credential|authenticationuser|accesskey|token", re.IGNORECASE)
+"""In the names of settings that are not recorded."""
+_VERSION = re.compile(r"V(\d+)_(\d+)_(\d+)")
+_STARTED_AT = "PROP_CONSUMER_START_TIMESTAMP"
+_PULLS_ITSELF = "CONSUME_ACTIVELY"
+"""The consumeType of pull consumers, which send their subscription with every pull."""
+
+Read = TypeVar("Read")
+Committed = dict[GroupTopic, dict[int, int]]
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class _State:
+    """What was seen last. ``begin``: when that look began (ms; None: there was none). ``lengths``: of the files."""
+
+    begin: int | None = None
+    version: str | None = None
+    groups: dict[str, WatchedGroup] = field(default_factory=dict)
+    registered: dict[str, ConsumerGroupInfo] = field(default_factory=dict)
+    committed: Committed = field(default_factory=dict)
+    lengths: dict[str, int] = field(default_factory=dict)
+
+    def text(self) -> str:
+        committed = [[*key, {str(queue_id): offset for queue_id, offset in queues.items()}] for key, queues in
+                     self.committed.items()]  # fmt: skip
+        return json.dumps(
+            {
+                "begin": self.begin,
+                "version": self.version,
+                "lengths": self.lengths,
+                "groups": {name: _group_row(group) for name, group in self.groups.items()},
+                "registered": {name: list(info.subscriptions.values()) for name, info in self.registered.items()},
+                "committed": committed,
+            }
+        )
+
+    @classmethod
+    def of_text(cls, text: str) -> _State:
+        row = json.loads(text)
+        registered: dict[str, ConsumerGroupInfo] = {}
+        for name, subscriptions in row["registered"].items():
+            registered[name] = ConsumerGroupInfo()
+            registered[name].update_subscription(subscriptions)
+        return cls(
+            row["begin"],
+            row["version"],
+            {name: _group_of_row(group) for name, group in row["groups"].items()},
+            registered,
+            {
+                (group, topic): {int(each): at for each, at in queues.items()}
+                for group, topic, queues in row["committed"]
+            },
+            row["lengths"],
+        )
+
+
+def _group_row(group: WatchedGroup) -> dict[str, Any]:
+    row = asdict(group) | {"consume_from": consume_from_value(group.consume_from)}
+    for client_id, client in group.clients.items():
+        row["clients"][client_id]["consume_from"] = consume_from_value(client.consume_from)
+    return row
+
+
+def _group_of_row(row: dict[str, Any]) -> WatchedGroup:
+    clients = {
+        client_id: WatchedClient(**client | {"consume_from": parse_consume_from(client["consume_from"])})
+        for client_id, client in row["clients"].items()
+    }
+    return WatchedGroup(**row | {"clients": clients, "consume_from": parse_consume_from(row["consume_from"])})
+
+
+class BrokerRecorder:
+    """Records one broker into ``folder``, its own. ``interval``: seconds between two looks.
+
+    It goes on where the folder ends.
+    """
+
+    def __init__(self, folder: Path, connection: Connection, interval: float, now: Callable[[], int] = _now) -> None:
+        self.folder = folder
+        self.connection = connection
+        self._interval = interval
+        self._now = now
+        self._is_new_connection = True
+        self._state = _State()
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / STATE).exists():
+            try:
+                self._state = _State.of_text((folder / STATE).read_text(encoding="utf-8"))
+            except (ValueError, KeyError, TypeError):
+                raise UsageError(f"{folder / STATE} is damaged: remove it, or give another --output") from None
+        for name in (EVENTS, OFFSETS):
+            self._append(name, b"")
+
+    def look(self) -> int:
+        """Looks at the broker once, and writes what changed. Returns the number of new events.
+
+        Raises RemotingError, OSError; then nothing was written, and the next look goes on.
+        """
+        try:
+            return self._look()
+        except (OSError, RemotingError):
+            self._is_new_connection = True
+            raise
+
+    def _look(self) -> int:
+        last, ask = self._state, self.connection.ask
+        begin = self._now()
+        if self._is_new_connection:
+            config, version = read_config(self.connection), _version(self.connection)
+        else:
+            config, version = read_config(self.connection), last.version
+        names = ask(ReadRequest.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).json().get("subscriptionGroupTable") or {}
+        groups = self._online(sorted(names))
+        committed = self._committed()
+        end = max(self._now(), begin)
+        look = Look(begin, end, last.begin)
+        groups = {name: self._asked(name, group, look, committed) for name, group in groups.items()}
+        lines = []
+        if look.before is not None and end - look.before > MISSED_LOOKS * self._interval * 1000:
+            lines.append(json.dumps({"at": end, "op": NOT_WATCHED, "since": look.before}))
+        registered: dict[str, ConsumerGroupInfo] = {}
+        events: list[SubscriptionEvent] = []
+        for name in sorted(last.groups.keys() | groups.keys()):
+            before, after = last.groups.get(name, NOBODY), groups.get(name, NOBODY)
+            offsets = {topic: queues for (group, topic), queues in committed.items() if group == name}
+            registered[name] = ConsumerGroupInfo()
+            if name in last.registered:
+                registered[name].subscriptions |= last.registered[name].subscriptions
+            found = changes(name, before, after, look, offsets, registered[name])
+            lines += [_line(event, before, after) for event in found]
+            events += found
+        state = replace(last, begin=begin, version=version, groups=groups, registered=registered)
+        self._write(lines, look, committed, config, state)
+        self._is_new_connection = False
+        return len(events)
+
+    def _online(self, names: Sequence[str]) -> dict[str, WatchedGroup]:
+        """The groups that have clients, without what only their clients know."""
+        requests = [Request(ReadRequest.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": name}) for name in names]
+        responses = self.connection.ask_all(requests)
+        return {
+            name: _read(connected, response)
+            for name, response in zip(names, responses, strict=True)
+            if response.code != CONSUMER_NOT_ONLINE
+        }
+
+    def _committed(self) -> Committed:
+        body = self.connection.ask(ReadRequest.GET_ALL_CONSUMER_OFFSET).text()
+        try:
+            return parse_consumer_offsets(body.encode(), "the broker's answer")[0]
+        except ConfigFileError as error:
+            raise RemotingError(str(error)) from None
+
+    def _asked(self, name: str, group: WatchedGroup, look: Look, committed: Committed) -> WatchedGroup:
+        """The group with what its clients say, and with the born times of its new SQL92 filters."""
+        before = self._state.groups.get(name, NOBODY)
+        again = set(asked_again(before, group))
+        clients = dict(group.clients)
+        for client_id in clients.keys() - again:
+            clients[client_id] = before.clients[client_id]
+        requests = [
+            Request(
+                ReadRequest.GET_CONSUMER_RUNNING_INFO,
+                {"consumerGroup": name, "clientId": client_id, "jstackEnable": "false"},
+            )
+            for client_id in sorted(again)
+        ]
+        for client_id, response in zip(sorted(again), self.connection.ask_all(requests), strict=True):
+            try:
+                clients[client_id] = _read(partial(running, clients[client_id]), response)
+            except RemotingError:  # it left, is of another language, or does not answer in time
+                clients[client_id] = replace(clients[client_id], consume_from=group.consume_from)
+        known = {topic: filter_of(each) for topic, each in before.subscriptions.items()}
+        born = dict(before.born)
+        for topic, each in group.subscriptions.items():
+            is_new = known.get(topic) != filter_of(each) or not before.clients
+            if is_new and expression_type(each) == SQL92:
+                born.pop(topic, None)
+                at = self._born(name, topic, committed)
+                if at is not None and at <= look.end:
+                    born[topic] = at
+        return replace(group, clients=clients, born=born)
+
+    def _born(self, group: str, topic: str, committed: Committed) -> int | None:
+        """When the broker registered the SQL92 filter of a group (ms); None if it does not say.
+
+        The request is about entries of a queue, and needs one that is there: the one before the greatest offset that
+        any group has committed.
+        """
+        ends: dict[int, int] = {0: 0}
+        for (_, of_topic), queues in committed.items():
+            for queue_id, offset in queues.items() if of_topic == topic else ():
+                ends[queue_id] = max(ends.get(queue_id, 0), offset)
+        queue_id = max(ends, key=lambda each: ends[each])
+        fields = {
+            "topic": topic,
+            "queueId": str(queue_id),
+            "index": str(max(ends[queue_id] - 1, 0)),
+            "count": "1",
+            "consumerGroup": group,
+        }
+        response = self.connection.ask(ReadRequest.QUERY_CONSUME_QUEUE, fields)
+        try:
+            at = json.loads(response.json()["filterData"])["bornTime"]
+        except (RemotingError, ValueError, KeyError, TypeError):
+            return None
+        return at if isinstance(at, int) else None
+
+    def _write(self, lines: Sequence[str], look: Look, committed: Committed, config: str, state: _State) -> None:
+        before = self._state.committed
+        moved = [
+            json.dumps({"at": look.end, "group": group, "topic": topic, "offsets": queues}, ensure_ascii=False)
+            for (group, topic), queues in committed.items()
+            if before.get((group, topic)) != queues
+        ]
+        lengths = {}
+        for name, new in ((EVENTS, lines), (OFFSETS, moved)):
+            lengths[name] = self._append(name, "".join(f"{line}\n" for line in new).encode())
+        path = self.folder / CONFIG
+        if not path.exists() or path.read_text(encoding="utf-8") != config:
+            _replace(path, config)
+        self._state = replace(state, committed=committed, lengths=lengths)
+        _replace(self.folder / STATE, self._state.text())
+
+    def _append(self, name: str, lines: bytes) -> int:
+        """Adds lines to a file, in place of those that the state does not have. Returns its length in bytes."""
+        with open(self.folder / name, "ab") as file:
+            if name in self._state.lengths:
+                file.truncate(self._state.lengths[name])
+            file.write(lines)
+            return file.seek(0, os.SEEK_END)
+
+
+def _line(event: SubscriptionEvent, before: WatchedGroup, after: WatchedGroup) -> str:
+    """The line of an event, with what only a broker that runs tells: the protocol, and that a group broadcasts."""
+    client_id = event.client_id or ""
+    client = after.clients.get(client_id)
+    more: dict[str, Any] = {}
+    if client is not None and client.protocol is not None and event.operation is not Operation.UNREGISTER:
+        more["protocol"] = client.protocol
+    if (after if after.clients else before).is_broadcasting:
+        more["message_model"] = "broadcasting"
+    line = event_line(event)
+    return json.dumps(json.loads(line) | more, ensure_ascii=False) if more else line
+
+
+def _replace(path: Path, text: str) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    os.replace(new, path)
+
+
+def _read(reader: Callable[[dict[str, Any]], Read], response: Response) -> Read:
+    """What a response says. Raises RemotingError."""
+    try:
+        return reader(response.json())
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise RemotingError("the answer is not of the form that RocketMQ writes") from None
+
+
+def connected(row: Mapping[str, Any]) -> WatchedGroup:
+    """A group as the broker has it (ConsumerConnection)."""
+    clients = {
+        str(each["clientId"]): WatchedClient(
+            str(each.get("clientAddr")), sends_with_pulls=row.get("consumeType") == _PULLS_ITSELF
+        )
+        for each in row.get("connectionSet") or ()
+    }
+    subscriptions = {topic: _subscription(topic, each) for topic, each in (row.get("subscriptionTable") or {}).items()}
+    return WatchedGroup(
+        clients,
+        subscriptions,
+        _consume_from(row.get("consumeFromWhere"), None),
+        row.get("messageModel") == "BROADCASTING",
+    )
+
+
+def running(client: WatchedClient, row: Mapping[str, Any]) -> WatchedClient:
+    """A client with what it says of itself (ConsumerRunningInfo)."""
+    properties = row.get("properties") or {}
+    started_at = str(properties.get(_STARTED_AT))
+    subscriptions = {str(each["topic"]): _subscription(str(each["topic"]), each) for each in row["subscriptionSet"]}
+    return replace(
+        client,
+        started_at=int(started_at) if started_at.isdecimal() else 0,
+        subscriptions=subscriptions,
+        consume_from=_consume_from(properties.get("consumeFromWhere"), properties.get("consumeTimestamp")),
+        sends_with_pulls=client.sends_with_pulls or properties.get("postSubscriptionWhenPull") == "true",
+        protocol="remoting_pop" if row.get("mqPopTable") else None,
+    )
+
+
+def _subscription(topic: str, row: Mapping[str, Any]) -> Subscription:
+    return new_subscription(
+        topic,
+        str(row.get("subString") or SUB_ALL),
+        str(row.get("expressionType") or TAG),
+        int(row.get("subVersion") or 0),
+        row.get("classFilterMode") is True,
+    )
+
+
+def _consume_from(where: object, timestamp: object) -> ConsumeStart:
+    """Where a client begins. Its ``timestamp`` is of its time zone, which counts as that of this machine."""
+    if where == "CONSUME_FROM_TIMESTAMP" and isinstance(timestamp, str):
+        try:
+            return int(time.mktime(time.strptime(timestamp, "%Y%m%d%H%M%S"))) * 1000
+        except ValueError:
+            return ConsumeFrom.LAST
+    return ConsumeFrom.FIRST if where == "CONSUME_FROM_FIRST_OFFSET" else ConsumeFrom.LAST
+
+
+def read_config(connection: Connection) -> str:
+    """The broker's configuration as the text of a broker.conf, without settings whose names are those of secrets.
+
+    Raises RemotingError, OSError.
+    """
+    lines = connection.ask(ReadRequest.GET_BROKER_CONFIG).text().splitlines()
+    return "".join(f"{line}\n" for line in lines if not _SECRET.search(line.partition("=")[0]))
+
+
+def _version(connection: Connection) -> str | None:
+    table = connection.ask(ReadRequest.GET_BROKER_RUNTIME_INFO).json().get("table") or {}
+    found = _VERSION.match(str(table.get("brokerVersionDesc")))
+    return None if found is None else ".".join(found.groups())
+
+
+def _broker_name(connection: Connection) -> str:
+    """The brokerName in the broker's configuration. Raises RemotingError, OSError."""
+    for line in read_config(connection).splitlines():
+        key, _, value = line.partition("=")
+        if key == "brokerName" and value:
+            return value
+    raise RemotingError("its configuration has no brokerName")
+
+
+class Recorder:
+    """Records brokers into a folder: those at ``brokers``, and all that the ``name_servers`` list, also later ones.
+
+    Of several name servers, the first that answers counts.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        brokers: Sequence[str],
+        name_servers: Sequence[str],
+        interval: float,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._folder = folder
+        self._interval = interval
+        self._credentials = credentials
+        self._name_servers = [Connection(address, credentials) for address in name_servers]
+        self._unnamed = {address: Connection(address, credentials) for address in brokers}
+        self._brokers: dict[str, BrokerRecorder] = {}
+
+    def look(self) -> Iterator[tuple[str, int | str]]:
+        """Looks at every broker once. For each: its name or address, and its number of new events, or why it failed."""
+        for address, connection in list(self._unnamed.items()):
+            try:
+                self._add(_broker_name(connection), connection)
+                del self._unnamed[address]
+            except (OSError, RemotingError) as error:
+                yield address, _reason(error)
+        if self._name_servers:
+            try:
+                for name, address in self._listed().items():
+                    if name not in self._brokers or self._brokers[name].connection.address != address:
+                        self._add(name, Connection(address, self._credentials))
+            except (OSError, RemotingError) as error:
+                yield ";".join(each.address for each in self._name_servers), _reason(error)
+        for name, broker in self._brokers.items():
+            try:
+                yield name, broker.look()
+            except (OSError, RemotingError) as error:
+                yield name, _reason(error)
+
+    def _add(self, name: str, connection: Connection) -> None:
+        if name in ("", ".", "..") or "/" in name:
+            raise RemotingError(f"{name!r} is no name for a folder")
+        self._brokers[name] = BrokerRecorder(self._folder / name, connection, self._interval)
+
+    def _listed(self) -> dict[str, str]:
+        errors: list[OSError | RemotingError] = []
+        for each in self._name_servers:
+            try:
+                return masters(each)
+            except (OSError, RemotingError) as error:
+                errors.append(error)
+        raise errors[0]
+
+    def close(self) -> None:
+        for connection in (*self._name_servers, *self._unnamed.values()):
+            connection.close()
+        for broker in self._brokers.values():
+            broker.connection.close()
+
+
+def _reason(error: OSError | RemotingError) -> str:
+    return str((error.strerror or error) if isinstance(error, OSError) else error)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps other recorders from a folder. Raises UsageError if one writes there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another record writes to {folder}") from None
+        yield
+
+
+@dataclass(frozen=True)
+class RecordedBroker:
+    """The recording of one broker. ``until``: when the last look at the broker began (ms)."""
+
+    name: str
+    events: Path
+    config: Path
+    version: RocketMQVersion | None
+    until: int
+
+
+def recorded_brokers(folder: Path) -> dict[str, RecordedBroker]:
+    """The brokers of a recording, by name. Raises UsageError if there is none."""
+    found = {}
+    for state in sorted(folder.glob(f"*/{STATE}")):
+        try:
+            row = json.loads(state.read_text(encoding="utf-8"))
+            version = None if row["version"] is None else RocketMQVersion.parse(row["version"])
+            until = int(row["begin"])
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(f"{state} is damaged: copy the recording again") from None
+        name = state.parent.name
+        found[name] = RecordedBroker(name, state.parent / EVENTS, state.parent / CONFIG, version, until)
+    if not found:
+        raise UsageError(f"{folder} has no recording: give the --output of record, or a copy of it")
+    return found
