@@ -1,13 +1,16 @@
-"""Reads tables in the form that readers see, batch by batch, without a Spark session."""
+"""Reads tables in the form that readers see: batch by batch without a Spark session, or by Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from answers.facts import check_known_topic
+from answers.message_columns import MessageColumns
+from schemas import commitlog, deliveries
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS, pairs_of
@@ -21,18 +24,26 @@ from schemas.run_ledger import RUN_LEDGER
 from schemas.subscriptions import SUBSCRIPTIONS
 from schemas.tables import TABLES, UNLEDGERED_TABLES
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
 DELIVERIES = "deliveries"
 EXPORTED = {table.name: table for table in (*TABLES, RUN_LEDGER, *UNLEDGERED_TABLES) if table is not DELIVERY_BLOCKS}
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows and columns to read. None means all."""
+    """The rows and columns to read. None means all.
+
+    ``of_messages``: columns of commitlog that deliveries have besides their own.
+    """
 
     broker_name: str | None = None
     groups: Collection[str] | None = None
     topics: Collection[str] | None = None
     columns: Sequence[str] | None = None
+    of_messages: Sequence[str] = ()
 
 
 def columns_of(name: str) -> tuple[str, ...]:
@@ -40,12 +51,17 @@ def columns_of(name: str) -> tuple[str, ...]:
     return VIEW if name == COMMITLOG.name else tuple(schema_of(name).names)
 
 
-def schema_of(name: str, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The columns of a table as readers see it, with their types. ``columns``: only these, in this order."""
+def schema_of(name: str, columns: Sequence[str] | None = None, of_messages: Sequence[str] = ()) -> pa.Schema:
+    """The columns of a table as readers see it, with their types. ``columns``: only these, in this order.
+
+    ``of_messages``: and these of commitlog.
+    """
     schema = DELIVERY_COLUMNS if name == DELIVERIES else EXPORTED[name].schema
+    messages = view(COMMITLOG.schema.empty_table()).schema
     if name == COMMITLOG.name:
-        schema = view(COMMITLOG.schema.empty_table()).schema
-    return schema if columns is None else pa.schema([schema.field(column) for column in columns])
+        schema = messages
+    own = schema.names if columns is None else columns
+    return pa.schema([*(schema.field(column) for column in own), *(messages.field(column) for column in of_messages)])
 
 
 def check_groups(warehouse: Warehouse, groups: Collection[str]) -> None:
@@ -77,6 +93,10 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
     """
     known = columns_of(name)
     columns = list(known if selection.columns is None else selection.columns)
+    if selection.of_messages:
+        _check_of_messages(name, selection.of_messages)
+        yield from _with_messages(warehouse, selection, columns)
+        return
     if unknown := [column for column in columns if column not in known]:
         raise UsageError(f"{name} has no column {', '.join(unknown)}; it has {', '.join(known)}")
     for kind, given in (("consumer_group", selection.groups), ("topic", selection.topics)):
@@ -89,6 +109,35 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
         if selection.broker_name is None or file.broker_name in (None, selection.broker_name):
             for rows in _rows(warehouse, table, file, selection, columns):
                 yield from rows.select(columns).to_batches()
+
+
+def read(spark: SparkSession, warehouse: Warehouse, name: str) -> DataFrame:
+    """The rows of a table as readers see them, by Spark."""
+    if name == DELIVERIES:
+        return deliveries.read(spark, warehouse)
+    return commitlog.read(spark, warehouse) if name == COMMITLOG.name else warehouse.read(spark, EXPORTED[name])
+
+
+def _check_of_messages(name: str, columns: Sequence[str]) -> None:
+    """Raises UsageError if the rows of the table cannot have these columns of messages besides their own."""
+    if name != DELIVERIES:
+        raise UsageError(f"only {DELIVERIES} can have columns of messages besides their own, not {name}")
+    addable = [column for column in VIEW if column not in columns_of(DELIVERIES)]
+    if unknown := [column for column in columns if column not in addable]:
+        raise UsageError(f"messages have no column {', '.join(unknown)} to add; they have {', '.join(addable)}")
+
+
+def _with_messages(warehouse: Warehouse, selection: Selection, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of deliveries with columns of their messages."""
+    messages = MessageColumns(warehouse, selection.of_messages)
+    needed = dict.fromkeys([*columns, "broker_name", "commitlog_offset"])
+    for batch in batches_of(warehouse, DELIVERIES, replace(selection, columns=list(needed), of_messages=())):
+        if batch.num_rows:
+            found = messages.of(batch["broker_name"][0].as_py(), batch["commitlog_offset"].to_numpy())
+            rows = pa.Table.from_batches([batch]).select(list(columns))
+            for name in selection.of_messages:
+                rows = rows.append_column(name, found[name])
+            yield from rows.combine_chunks().to_batches()
 
 
 def _order(file: StoredFile) -> tuple[str, int, str]:

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import pyarrow as pa
 
 from answers.explain import Explanation, step_text
-from answers.export import Selection, batches_of, check_groups, check_topics, schema_of
+from answers.export import Selection, batches_of, check_groups, check_topics, read, schema_of
 from answers.lag import FIELDS, Lag
 from answers.rendering import SHOWN, Shown, html_list, html_table, one_line, text_table
 from answers.report import GroupCounts
 from filtering.explanation.decision import Outcome, leaf_values
 from filtering.explanation.trace import Part
 from schemas.delta.warehouse import Warehouse
+from schemas.utc_times import with_times, with_times_in_spark
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
 
     from answers.what_if import ChangedMessages, WhatIf
     from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -128,11 +130,23 @@ class Results(Shown, Sequence[Answer], Generic[Answer]):
         shown = self._rows(SHOWN)
         return text_table(self._columns, shown, len(self) - len(shown))
 
+    def _data(self) -> tuple[list[str], list[list[Any]]]:
+        """The columns and the rows of data frames."""
+        return self._columns, self._rows()
+
     def to_pandas(self) -> pd.DataFrame:
-        """A DataFrame with the columns that are shown."""
+        """A DataFrame of the answers."""
         import pandas as pd
 
-        return pd.DataFrame(self._rows(), columns=self._columns)
+        columns, rows = self._data()
+        return pd.DataFrame(rows, columns=columns)
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """A DataFrame of Spark with the columns of :meth:`to_pandas`. A column without any value is one of texts."""
+        columns, rows = self._data()
+        arrays = [pa.array([row[i] for row in rows]) for i in range(len(columns))]
+        typed = [array.cast(pa.string()) if pa.types.is_null(array.type) else array for array in arrays]
+        return spark.createDataFrame(pa.table(typed, names=columns))
 
     def _repr_html_(self) -> str:
         shown = self._rows(SHOWN)
@@ -143,14 +157,12 @@ class Results(Shown, Sequence[Answer], Generic[Answer]):
 class Lags(Results[Lag]):
     """How far groups are behind, a row for each queue."""
 
-    def to_pandas(self) -> pd.DataFrame:
-        """A DataFrame with all fields, also those that are not shown."""
-        import pandas as pd
-
-        frame = pd.DataFrame([row.fields for row in self.answers], columns=list(FIELDS))
-        if self.broker_names:
-            frame.insert(0, "broker_name", list(self.broker_names))
-        return frame
+    def _data(self) -> tuple[list[str], list[list[Any]]]:
+        """All fields, also those that are not shown."""
+        columns = [*(("broker_name",) if self.broker_names else ()), *FIELDS]
+        brokers = ([name] for name in self.broker_names) if self.broker_names else repeat(())
+        rows = zip(brokers, self.answers, strict=False)
+        return columns, [[*broker, *row.fields.values()] for broker, row in rows]
 
 
 @dataclass(frozen=True, repr=False)
@@ -219,8 +231,18 @@ class Rows(Shown):
         return pa.Table.from_batches([batch.cast(schema) for batch in self.batches()], schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows. Maps, such as properties, are dictionaries."""
-        return self.to_arrow().to_pandas(maps_as_pydicts="strict")
+        """All rows, with a timestamp beside each time in milliseconds. Maps, such as properties, are dictionaries."""
+        return with_times(self.to_arrow()).to_pandas(maps_as_pydicts="strict")
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """All rows, read by Spark, with a timestamp beside each time in milliseconds."""
+        rows = with_times_in_spark(read(spark, self.warehouse, self.name))
+        if self.selection.broker_name is not None:
+            rows = rows.where(rows["broker_name"] == self.selection.broker_name)
+        for column, values in (("consumer_group", self.selection.groups), ("topic", self.selection.topics)):
+            if values is not None:
+                rows = rows.where(rows[column].isin(list(values)))
+        return rows
 
     def __str__(self) -> str:
         caption, titles, rows = self._shown()

@@ -7,6 +7,11 @@ mqsieve.why("ord-370", "cg_expensive_orders")
 mqsieve.lag()
 mqsieve.what_if("cg_expensive_orders", sql="price > 40.0")
 mqsieve.deliveries.of(group="cg_expensive_orders").to_pandas()
+
+In a Spark session, with Delta Lake, the same as DataFrames:
+
+mqsieve.deliveries.to_spark(spark)
+mqsieve.lag().to_spark(spark)
 """
 
 from __future__ import annotations
@@ -133,6 +138,11 @@ class OpenWarehouse(Shown):
     def messages(self) -> Rows:
         """The stored messages."""
         return self._rows("commitlog")
+
+    @property
+    def entries(self) -> Rows:
+        """The consume queue entries."""
+        return self._rows("consumequeue")
 
     @property
     def subscriptions(self) -> Rows:

@@ -1,7 +1,7 @@
 """All measurements, one after another: ./spark-submit.sh bench [NAME [options]].
 
-Names: night, nights, message_log, answers, matcher, catalyst, spark_predicate, decode, compare. Without one: all but
-compare, with their defaults, into benchmarks/results.
+Names: night, nights, message_log, answers, matcher, catalyst, spark_predicate, spark_pipeline, decode, compare. Without
+one: all but compare, with their defaults, into benchmarks/results.
 """
 
 from __future__ import annotations
@@ -9,7 +9,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-ALL = ("night", "nights", "message_log", "answers", "matcher", "catalyst", "spark_predicate", "decode")
+ALL = (
+    "night",
+    "nights",
+    "message_log",
+    "answers",
+    "matcher",
+    "catalyst",
+    "spark_predicate",
+    "spark_pipeline",
+    "decode",
+)
 NAMES = (*ALL, "compare")
 
 

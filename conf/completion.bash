@@ -15,13 +15,14 @@ _mqsieve() {
     # The value of an option is one of its choices, or a file.
     case $job:$before in
       advise:--warehouse | advise:--broker) ;;
+      audit:--engine) words='spark' ;;
       audit:--fail-on) words='error warn' ;;
       audit:--warehouse | audit:--audits | audit:--baseline | audit:--junit) ;;
       deliver:--warehouse | deliver:--broker-config | deliver:--rocketmq-version | deliver:--filter-hooks) ;;
       dispatch:--warehouse | dispatch:--broker-config | dispatch:--rocketmq-version) ;;
       explain:--warehouse | explain:--broker | explain:--group | explain:--message | explain:--where | explain:--topic | explain:--queue | explain:--offset) ;;
       export:--format) words='jsonl csv parquet' ;;
-      export:--warehouse | export:--broker | export:--group | export:--topic | export:--columns | export:--output) ;;
+      export:--warehouse | export:--broker | export:--group | export:--topic | export:--columns | export:--with | export:--output) ;;
       inconsistency:--warehouse | inconsistency:--broker | inconsistency:--broker-config | inconsistency:--subscriptions | inconsistency:--output) ;;
       ingest:--bodies) words='keep damaged none' ;;
       ingest:--warehouse | ingest:--broker-config | ingest:--rocketmq-version | ingest:--store) ;;
@@ -42,11 +43,11 @@ _mqsieve() {
       *)
         case $job in
           advise) words='-h --help --warehouse --broker --json' ;;
-          audit) words='-h --help --warehouse --audits --fail-on --baseline --all --junit --show-values --json' ;;
+          audit) words='-h --help --warehouse --audits --engine --fail-on --baseline --all --junit --show-values --json' ;;
           deliver) words='-h --help --warehouse --broker-config --rocketmq-version --filter-hooks' ;;
           dispatch) words='-h --help --warehouse --broker-config --rocketmq-version' ;;
           explain) words='-h --help --warehouse --broker --group --message --where --topic --queue --offset --full --json' ;;
-          export) words='-h --help commitlog consumequeue delivery_stats pull_windows consumer_offsets current_offsets queue_progress subscriptions subscription_events quarantine run_ledger quality_results deliveries pops pop_records consumptions --warehouse --broker --group --topic --columns --format --output' ;;
+          export) words='-h --help commitlog consumequeue delivery_stats pull_windows consumer_offsets current_offsets queue_progress subscriptions subscription_events quarantine run_ledger quality_results deliveries pops pop_records consumptions --warehouse --broker --group --topic --columns --with --format --output' ;;
           inconsistency) words='-h --help --warehouse --broker --broker-config --subscriptions --json --output' ;;
           ingest) words='-h --help --warehouse --broker-config --rocketmq-version --store --bodies --new-epoch' ;;
           lag) words='-h --help --warehouse --broker --group --topic --offsets --json --prometheus' ;;

@@ -20,6 +20,7 @@ NAMES = (
 FORMATS = ("jsonl", "csv", "parquet")
 EXAMPLES = (
     "deliveries --warehouse /data/mqsieve --output deliveries.jsonl",
+    "deliveries --with keys,tags,msg_id --group cg_paid --output deliveries.csv --warehouse /data/mqsieve",
     "commitlog --topic OrderEvents --columns keys,msg_id,properties --output - --warehouse /data/mqsieve",
 )
 
@@ -37,9 +38,18 @@ def parser() -> Parser:
     )
     parser.add_argument("--columns", type=_names, metavar="A,B", help="only these columns, in this order")
     parser.add_argument(
+        "--with",
+        dest="of_messages",
+        type=_names,
+        default=(),
+        metavar="A,B",
+        help="for deliveries: also these columns of their messages, as in commitlog",
+    )
+    parser.add_argument(
         "--format",
         choices=FORMATS,
-        help="jsonl (binary as hex), csv or parquet; default: the extension of the output file, without one jsonl",
+        help="jsonl (binary as hex), csv (with timestamps beside milliseconds, unless --columns is given) or parquet; "
+        "default: the extension of the output file, without one jsonl",
     )
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the file to write; - is stdout")
     return parser
@@ -53,6 +63,7 @@ def main(arguments: list[str]) -> None:
     from jobs.cli.json_lines import output_file, place_of
     from schemas.ledger_check import open_runs
     from schemas.run_ledger import by_broker
+    from schemas.utc_times import with_times, with_times_schema
 
     kind = chosen.format or _format_of(chosen.output)
     warehouse = options.warehouse_of(chosen.warehouse)
@@ -60,13 +71,16 @@ def main(arguments: list[str]) -> None:
     if chosen.broker is not None:
         check_broker(chosen.broker, list(brokers))
     check_groups(warehouse, chosen.group or ())
-    selection = Selection(chosen.broker, chosen.group, chosen.topic, chosen.columns)
+    selection = Selection(chosen.broker, chosen.group, chosen.topic, chosen.columns, chosen.of_messages)
     batches = batches_of(warehouse, chosen.table, selection)
     first = next(batches, None)  # before the file exists: a user's error leaves none
     check_topics(warehouse, chosen.table, chosen.topic or ())
     with output_file(chosen.output) as file:
+        schema = schema_of(chosen.table, chosen.columns, chosen.of_messages)
         rows = batches if first is None else chain([first], batches)
-        written = write_batches(kind, file, rows, schema_of(chosen.table, chosen.columns))
+        if kind == "csv" and chosen.columns is None:
+            schema, rows = with_times_schema(schema), map(with_times, rows)
+        written = write_batches(kind, file, rows, schema)
     print(f"{chosen.table}: {counted(written, 'row')} {place_of(chosen.output)}", file=sys.stderr)
 
 

@@ -5,15 +5,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from schemas.commitlog import COMMITLOG, VIEW
+from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import WarehouseUnusable
 from schemas.run_ledger import RUN_LEDGER
 from schemas.storage import Storage, spark_path
 from schemas.tables import TABLES
+from schemas.utc_times import SUFFIX, TIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_OF_MESSAGES = {
+    "msg_id": "upper-case hex of store host, port and physical offset",
+    "properties": "the properties of the message; null if its record has none",
+}
+"""Comments of columns that the files of commitlog have in another form."""
 _CATALOG_NAME = re.compile(r"\w+\.\w+")
 
 
@@ -38,8 +48,39 @@ def catalog_warehouse(spark: SparkSession, name: str) -> Warehouse:
 
 
 def register_tables(spark: SparkSession, warehouse: Warehouse) -> None:
-    """Registers the tables of a warehouse in its catalog as external tables; registered ones stay."""
+    """Registers the tables of a warehouse in its catalog as external tables; registered ones stay.
+
+    The views ``messages`` and ``deliveries`` have the rows of commitlog and of delivery_blocks as readers see them.
+    """
     for table in (*TABLES, RUN_LEDGER):
         if warehouse.exists(table):
-            location = spark_path(warehouse.log(table).storage).replace("\\", "\\\\").replace("'", "\\'")
-            spark.sql(f"CREATE TABLE IF NOT EXISTS {warehouse.catalog}.{table.name} USING delta LOCATION '{location}'")
+            location = _quoted(spark_path(warehouse.log(table).storage))
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {warehouse.catalog}.{table.name} USING delta LOCATION {location}")
+    from schemas.spark_views import MESSAGES, PAIRS
+
+    if warehouse.exists(COMMITLOG):
+        comments = {name: _OF_MESSAGES.get(name) or _comment(COMMITLOG.schema.field(name)) for name in VIEW}
+        _create_view(spark, f"{warehouse.catalog}.messages", MESSAGES, f"{warehouse.catalog}.commitlog", comments)
+    if warehouse.exists(DELIVERY_BLOCKS):
+        comments = {field.name: _comment(field) for field in DELIVERY_COLUMNS}
+        _create_view(spark, f"{warehouse.catalog}.deliveries", PAIRS, f"{warehouse.catalog}.delivery_blocks", comments)
+
+
+def _comment(field: pa.Field) -> str:
+    comment: bytes = (field.metadata or {}).get(b"comment", b"")
+    return comment.decode()
+
+
+def _create_view(spark: SparkSession, view: str, query: str, table: str, comments: dict[str, str]) -> None:
+    """Creates a view, or brings it up to date, with a timestamp beside each time. ``comments``: by column."""
+    times = [name for name in comments if name in TIMES]
+    described = comments | {name + SUFFIX: f"{name} as a timestamp" for name in times}
+    listed = ", ".join(f"{name} COMMENT {_quoted(comment)}" for name, comment in described.items())
+    timestamps = "".join(f", timestamp_millis({name}) AS {name}{SUFFIX}" for name in times)
+    spark.sql(f"CREATE OR REPLACE VIEW {view} ({listed}) AS SELECT *{timestamps} FROM ({query.format(rows=table)})")
+
+
+def _quoted(text: str) -> str:
+    """The text as a literal of SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,4 +1,4 @@
-"""Runs tasks in threads of the driver, or on Spark's workers if there is much to do."""
+"""Runs tasks in threads of the driver, or on Spark's workers if a master is given or there is much to do."""
 
 from __future__ import annotations
 
@@ -40,10 +40,13 @@ def run_tasks(
 ) -> Iterator[Result]:
     """Yields the result of each task, in order. ``function`` is copied for each thread, or pickled for Spark's workers.
 
-    ``size``: bytes that all tasks read. ``session`` is called if that is more than LITTLE or, where no session runs
-    yet, more than LITTLE_WITHOUT_SPARK; not on a machine of up to MOST_THREADS cores, unless a cluster is given. While
-    a session starts, this process does the first tasks.
+    ``size``: bytes that all tasks read. With a master, Spark does all tasks. Without one, ``session`` is called if that
+    is more than LITTLE or, where no session runs yet, more than LITTLE_WITHOUT_SPARK; not on a machine of up to
+    MOST_THREADS cores, unless Spark Connect gives a session. While a session starts, this process does the first tasks.
     """
+    if session is not None and tasks and is_master_given():
+        yield from _run_in_spark(tasks, function, session())
+        return
     if session is None or _is_little(size):
         yield from _run_in_threads(tasks, function)
         return
@@ -94,6 +97,20 @@ def _follows_interrupt(error: BaseException) -> bool:
     """Whether an interrupt is behind an error: Spark then cancels its jobs, and may tell only that."""
     before = error.__context__
     return before is not None and (isinstance(before, KeyboardInterrupt) or _follows_interrupt(before))
+
+
+def is_master_given() -> bool:
+    """Whether spark-submit runs this process, or spark-submit.sh was given a --master for this machine."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in os.environ.get("MQSIEVE_SPARK_OPTIONS", "").split("\n")
+
+
+def place_text(in_spark: bool) -> str:
+    """Where tasks ran, and why. ``in_spark``: whether they called for a session."""
+    if in_spark:
+        return f"on Spark's workers: {'a master was given' if is_master_given() else 'there was much to read'}"
+    threads = min(MOST_THREADS, cores())
+    why = "Spark has no more cores here" if cores() <= MOST_THREADS else "there was little to read"
+    return f"in this process, in up to {threads} thread{'s' if threads > 1 else ''}: {why}; --master gives it to Spark"
 
 
 def is_session_given() -> bool:

@@ -41,6 +41,7 @@ from answers.audits.audit import AuditList
 from answers.audits.data_file_checks import data_files, table_columns
 from answers.audits.pop_checks import pop_checks
 from answers.audits.scope import Scope, audited_brokers
+from answers.audits.spark_checks import spark_checks
 from answers.audits.trace_checks import proven_deliveries, trace_checks
 from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups, knows_clients
@@ -728,6 +729,7 @@ class Relations:
             "bit_map_checks": lambda: bit_map_checks(scope, session),
             "subscription_checks": lambda: subscription_checks(scope),
             "inconsistent_groups": lambda: inconsistencies(scope, session),
+            "spark_checks": lambda: spark_checks(scope, session),
         }
         self._queries = {table.name: _in_scope(table, scope) for table in (*TABLES, RUN_LEDGER)}
         self._queries |= listed.relations

@@ -56,6 +56,7 @@ from schemas.rocketmq_store.config_files import contents
 from schemas.rocketmq_store.recovery import recovery
 from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER, LedgerEntry
+from schemas.spark_tasks import place_text
 from schemas.storage import Storage, error_text
 from schemas.subscriptions import SUBSCRIPTIONS
 
@@ -274,7 +275,8 @@ def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
         print(f"There was nothing new: no table changed ({report.seconds:.1f} s).")
     else:
         added = ", ".join(f"{rows:,} in {table}" for table, rows in report.rows.items()) or "none"
-        print(f"  {report.seconds:.1f} s; rows added: {added}{remark}")
+        print(f"  {report.seconds:.1f} s {place_text(report.in_spark)}")
+        print(f"  rows added: {added}{remark}")
     location, table = printable(run.warehouse.location), WRITTEN_BY_JOB.get(run.job, DELIVERIES)
     print(f"The tables are in {location}; to write one as JSON lines:")
     print(f"  {run.warehouse.command(f'export {table}')} --output {table}.jsonl")

@@ -19,7 +19,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -89,6 +89,9 @@ from schemas.run_ledger import (
 )
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # The ledger entry.
 
@@ -317,7 +320,10 @@ def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], o
 
 @dataclass(frozen=True)
 class NightReport:
-    """The result of a night, and its events. ``outcome`` and ``entry`` are None if nothing was new."""
+    """The result of a night, and its events. ``outcome`` and ``entry`` are None if nothing was new.
+
+    ``in_spark``: whether Spark's workers ran tasks.
+    """
 
     broker: Broker
     inputs: NightInputs
@@ -325,6 +331,7 @@ class NightReport:
     outcome: NightOutcome | None = None
     entry: LedgerEntry | None = None
     seconds: float = 0.0
+    in_spark: bool = False
 
     @property
     def rows(self) -> Mapping[str, int]:
@@ -343,6 +350,7 @@ class Run:
     session: Session
     expressions: Expressions = field(default_factory=Expressions)
     entries: list[LedgerEntry] = field(default_factory=list)
+    _in_spark: bool = field(init=False, default=False)
 
     def open(self) -> None:
         """Checks the tables, upgrades older ones, and undoes what an unfinished run committed. Raises UsageError."""
@@ -365,6 +373,7 @@ class Run:
         Raises UsageError if the inputs do not continue those of earlier nights.
         """
         begun = time.monotonic()
+        self._in_spark = False
         state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
         plan = None
         if inputs.snapshot is not None:
@@ -395,7 +404,7 @@ class Run:
         new = NewMessages(plan, options.bodies, redo.rest or stored_before(state_before, options.steps))
         log = IngestedLog(has_messages=False, new=None)
         if inputs.message_log is not None:
-            log = ingest_message_log(inputs.message_log, options.bodies, state.last, changes, self.session)
+            log = ingest_message_log(inputs.message_log, options.bodies, state.last, changes, self._spark)
             new = new.with_stored(log.new) if log.new is not None else new
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.steps, changes)
@@ -406,7 +415,7 @@ class Run:
             forget_prepared_offsets(state_before, changes)
         night = Night(
             broker=broker.config, state=state_before, events=events_until(events.events, as_of), offsets=offsets,
-            new=new, changes=changes, expressions=self.expressions, session=self.session, as_of=as_of,
+            new=new, changes=changes, expressions=self.expressions, session=self._spark, as_of=as_of,
             steps=options.steps, hooks=options.hooks, **_pops(state_before.last, fingerprints.get(POP_GROUPS), as_of),
         )  # fmt: skip
         outcome = night.run()
@@ -430,7 +439,12 @@ class Run:
             fingerprints[NUMBERED_LINES] = log.numbered.text
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         entry = self._commit(changes, entry)
-        return NightReport(broker, inputs, events, outcome, entry, time.monotonic() - begun)
+        return NightReport(broker, inputs, events, outcome, entry, time.monotonic() - begun, self._in_spark)
+
+    def _spark(self) -> SparkSession:
+        """The session, for tasks that go to Spark."""
+        self._in_spark = True
+        return self.session()
 
     def _changes(self, broker: Broker) -> Changes:
         """The changes of a new run, still empty. The ledger exists from then on.
@@ -489,7 +503,7 @@ class Run:
         night = Night(
             broker=config, state=state, events=events_until(events, as_of), offsets=past.offsets,
             new=NewMessages(stored=stored), changes=replace(changes, run=past.entry.run),
-            expressions=self.expressions, session=self.session, as_of=as_of, hooks=hooks if past.entry.hooks else (),
+            expressions=self.expressions, session=self._spark, as_of=as_of, hooks=hooks if past.entry.hooks else (),
             **_pops(state.last, past.entry.inputs.get(POP_GROUPS), as_of),
         )  # fmt: skip
         outcome = night.run()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -147,3 +150,29 @@ def test_the_names_of_the_command_are_those_of_the_tables() -> None:
 def test_the_column_that_no_file_has(replayed: Replayed, table: str) -> None:
     rows = [batch.num_rows for batch in batches_of(replayed("small"), table, Selection(columns=["broker_name"]))]
     assert sum(rows) == sum(batch.num_rows for batch in batches_of(replayed("small"), table, Selection()))
+
+
+def test_deliveries_with_columns_of_their_messages(replayed: Replayed, run: Run, tmp_path: Path) -> None:
+    warehouse = ("--warehouse", replayed("small").location)
+    given = ("--with", "keys,msg_id,properties", "--columns", "consumer_group,commitlog_offset")
+    assert run(export, "deliveries", *given, "--output", tmp_path / "d.parquet", *warehouse).code == 0
+    named = ("--columns", "commitlog_offset,keys,msg_id,properties")
+    assert run(export, "commitlog", *named, "--output", tmp_path / "m.parquet", *warehouse).code == 0
+    message_at = {row["commitlog_offset"]: row for row in pq.read_table(tmp_path / "m.parquet").to_pylist()}
+    rows = pq.read_table(tmp_path / "d.parquet").to_pylist()
+    assert len(rows) == 3829
+    assert all(row == {"consumer_group": row["consumer_group"]} | message_at[row["commitlog_offset"]] for row in rows)
+    for table, columns in (("deliveries", "nosuch"), ("consumequeue", "keys")):
+        ended = run(export, table, "--with", columns, "--output", tmp_path / "no.csv", *warehouse)
+        assert (ended.code, (tmp_path / "no.csv").exists()) == (2, False)
+
+
+def test_csv_has_timestamps_beside_milliseconds(replayed: Replayed, run: Run) -> None:
+    ended = run(
+        export, "deliveries", "--group", "cg_sql_region_price", "--format", "csv", "--output", "-",
+        "--warehouse", replayed("small").location,
+    )  # fmt: skip
+    row = next(csv.DictReader(io.StringIO(ended.out)))
+    for name in ("available_at", "subscription_from"):
+        time = datetime.fromtimestamp(int(row[name]) / 1000, UTC)
+        assert row[f"{name}_utc"] == time.isoformat(" ", "milliseconds").replace("+00:00", "Z")

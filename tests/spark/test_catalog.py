@@ -41,6 +41,12 @@ def test_tables_are_found_by_name(
         assert found.columns == table.schema.names
         assert found.count() == spark.read.format("delta").load(f"{folder}/{table.name}").count()
 
+    for view, rows, time in (("deliveries", 3829, "available_at"), ("messages", 743, "store_timestamp")):
+        found = spark.table(f"{NIGHTS}.{view}")
+        assert found.where(f"unix_millis({time}_utc) = {time}").count() == found.count() == rows
+        assert all(found.schema[name].metadata["comment"] for name in (time, f"{time}_utc", "commitlog_offset"))
+    assert {"keys", "properties"} < set(spark.table(f"{NIGHTS}.messages").columns)
+
     nightly.main(arguments("small", NIGHTS))
     assert "There was nothing new" in capsys.readouterr().out
     export.main(["subscriptions", "--warehouse", NIGHTS, "--output", str(tmp_path / "subscriptions.jsonl")])

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from notebooks.run import NOTEBOOKS, code_cells, outputs_of
 
-NAMES = {"first_look", "why_was_it_dropped", "what_if", "bit_map", "lag", "your_own_log"}
+NAMES = {"first_look", "why_was_it_dropped", "what_if", "bit_map", "lag", "your_own_log", "spark_pipeline"}
 MACHINE_PATHS = ("/tmp/", "/home/", "/work/", "/root/")
 
 

@@ -13,6 +13,7 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from answers import warehouse as door
 from answers.export import Selection, batches_of
 from schemas import commitlog, deliveries
 from schemas.tables import TABLES
@@ -60,3 +61,23 @@ def test_a_filter_on_the_group_comes_before_its_messages_are_spread_out(
     spread = plan.index("Generate explode(")
     assert plan.index("Filter (isnotnull(consumer_group") < plan.rindex("Generate inline")
     assert spread >= 0
+
+
+def test_the_door_gives_data_frames_of_spark(spark: SparkSession, replayed: Replayed) -> None:
+    mqsieve = door.open(replayed("small").location)
+    group = mqsieve.deliveries.of(group="cg_sql_region_price", topic="OrderEvents")
+    messages = mqsieve.messages.to_spark(spark).select("broker_name", "commitlog_offset", "keys", "store_timestamp_utc")
+    joined = group.to_spark(spark).join(messages, ["broker_name", "commitlog_offset"])
+    found = joined.selectExpr("keys", "unix_millis(available_at_utc)", "unix_millis(store_timestamp_utc)").collect()
+    frame = mqsieve.messages.to_pandas().merge(group.to_pandas(), on=["broker_name", "commitlog_offset"])
+    assert len(found) == 21
+    expected = frame[["keys", "available_at", "store_timestamp"]].itertuples(index=False, name=None)
+    assert Counter(map(tuple, found)) == Counter(expected)
+    assert (frame["available_at_utc"].astype("int64") == frame["available_at"]).all()
+    assert mqsieve.entries.to_spark(spark).count() == 739
+    lags = mqsieve.lag()
+    rows = lags.to_spark(spark)
+    assert [tuple(row) for row in rows.select("consumer_group", "behind").collect()] == [
+        (lag.consumer_group, lag.behind) for lag in lags
+    ]
+    assert mqsieve.findings().to_spark(spark).columns == mqsieve.findings().to_pandas().columns.to_list()

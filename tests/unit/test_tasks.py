@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from schemas import spark_tasks
-from schemas.spark_tasks import LITTLE, LITTLE_WITHOUT_SPARK, run_tasks
+from schemas.spark_tasks import LITTLE, LITTLE_WITHOUT_SPARK, place_text, run_tasks
 
 BOTH = Barrier(2, timeout=60)
 
@@ -61,3 +61,18 @@ def test_more_cores_than_threads_start_spark_for_much(monkeypatch: pytest.Monkey
     assert list(run_tasks([1, 2], half, LITTLE, session)) == [10, 5]
     with pytest.raises(SparkStartedError):
         list(run_tasks([1, 2], half, LITTLE_WITHOUT_SPARK + 1, session))
+
+
+def test_a_given_master_means_spark_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MQSIEVE_SPARK_OPTIONS", "--master\nlocal[2]")
+    with pytest.raises(SparkStartedError):
+        list(run_tasks([1, 2], half, 0, session))
+    assert list(run_tasks([], half, 0, session)) == []
+    assert list(run_tasks([1, 2], half, 0, None)) == [10, 5]
+
+
+def test_the_place_of_tasks_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = "in this process, in up to 2 threads: Spark has no more cores here; --master gives it to Spark"
+    assert place_text(False) == few
+    monkeypatch.setenv("MQSIEVE_SPARK_OPTIONS", "--master\nlocal[2]")
+    assert place_text(True) == "on Spark's workers: a master was given"

@@ -1,0 +1,63 @@
+"""The pipeline in Spark SQL computes what the nights of real brokers stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs import audit, nightly
+from jobs.cli.application import CheckFailed
+from schemas import deliveries, spark_pipeline
+from schemas.delta.warehouse import Warehouse
+from tests.captures import UNDAMAGED, capture
+from tests.nights.commands import NIGHTS, night
+from tests.nights.damage import copy_of, rewrite
+from tests.replayed import Replayed
+
+OF_MESSAGES = ("queue_offset", "commitlog_offset", "available_at")
+
+
+def by_queue(rows: DataFrame) -> DataFrame:
+    """A row for each group and queue, with its messages as an array: there are 150,946 deliveries."""
+    key = [name for name in rows.columns if name not in OF_MESSAGES]
+    return rows.groupBy(key).agg(F.sort_array(F.collect_list(F.struct(*OF_MESSAGES))).alias("messages"))
+
+
+def configuration(folder: Path, broker: str) -> Path:
+    """The broker.conf of a capture, with the capture's name as its brokerName: each is a broker of one warehouse."""
+    text = (capture(broker) / "broker.conf").read_text("utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("brokerName")]
+    file = folder / f"{broker}.conf"
+    file.write_text("\n".join([f"brokerName={broker}", *lines]), "utf-8")
+    return file
+
+
+def test_deliveries_of_five_brokers(spark: SparkSession, tmp_path: Path) -> None:
+    folders = [(name, capture(name)) for name in UNDAMAGED]
+    folders += [("nights_dev", capture("nights_dev") / f"night_{number}") for number in NIGHTS]
+    for name, folder in folders:
+        events, config = folder / "subscription_events.jsonl", configuration(tmp_path, name)
+        nightly.main(night(tmp_path / "w", folder / "store", events, config))
+    warehouse = Warehouse.at(str(tmp_path / "w"))
+    stored = by_queue(deliveries.read(spark, warehouse)).cache()
+    computed = by_queue(spark_pipeline.deliveries(spark, warehouse)).select(stored.columns)
+    assert stored.select("broker_name", "run").distinct().count() == len(folders)
+    assert_df_equality(computed, stored, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True)
+    stored.unpersist()
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_audit_says_what_spark_computes_otherwise(
+    replayed: Replayed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse = copy_of(replayed("small"), tmp_path / "w")
+    rewrite(warehouse, deliveries.DELIVERY_BLOCKS, lambda blocks: blocks[1:])
+    with pytest.raises(CheckFailed, match=r"audits failed: spark_computes_the_deliveries$"):
+        audit.main(["--warehouse", str(tmp_path / "w"), "--engine", "spark"])
+    found = capsys.readouterr().out
+    assert "spark_computes_the_entries     ok" in found
+    assert "missing" in found
