@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from filtering.predicate import Predicate
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, version_of
@@ -14,9 +15,11 @@ from filtering.sql92.lowering import EvaluationOutcome, Lowering
 from filtering.sql92.normal_form import Form, NormalForm
 from filtering.sql92.parser import parse
 from filtering.sql92.reference import evaluate
-from filtering.sql92.spark_sql import spark_sql
 from filtering.sql92.tokens import TEXT_SEARCHES
 from filtering.type_checks import check_type
+
+if TYPE_CHECKING:
+    from filtering.sql92.predicate_sql import Properties
 
 _NEW_WORDS = re.compile("|".join(TEXT_SEARCHES), re.IGNORECASE)
 """Without these words, all versions read a text alike."""
@@ -50,17 +53,27 @@ class CompiledExpression:
         """Parts that the broker accepts but that cannot mean what was written, ordered by position."""
         return lint(self.expression, self.syntax_tree, self._ignored, self._lowering.predicate, self.version)
 
-    def spark_predicate(self, properties: str | Mapping[str, str] = "properties") -> str:
+    def spark_predicate(self, properties: Properties = "properties") -> str:
         """Spark SQL text that is true for messages that the broker delivers, false for all others, never NULL.
 
-        ``properties`` is the SQL text of a ``map<string,string>`` column. Or it maps property names to the SQL
-        texts of string columns; properties without a column then count as missing. These texts are inserted
-        as they are. Text of the expression is always escaped.
+        :meth:`sql` with Spark as the dialect.
         """
-        if isinstance(properties, str):
-            return spark_sql(self.predicate, lambda name: f"{properties}['{name}']")
-        check_type(properties, Mapping, "properties are the SQL text of a map, or a mapping of names to SQL texts")
-        return spark_sql(self.predicate, lambda name: properties.get(name, "CAST(NULL AS STRING)"))
+        return self.sql("spark", properties)
+
+    def sql(self, dialect: str, properties: Properties = "properties") -> str:
+        """The same predicate in a dialect of sqlglot: spark, databricks, duckdb, datafusion, trino or postgres.
+
+        ``properties`` is the SQL text of a ``map<string,string>`` column (PostgreSQL: of a json column). Or it maps
+        property names to the SQL texts of string columns; properties without a column then count as missing. Or it
+        is a function that returns the SQL text of a property's name. These texts are inserted as they are. Text of
+        the expression is always escaped.
+
+        Raises sqlglot's UnsupportedError if the dialect is another one, or cannot say the predicate.
+        """
+        # Importing sqlglot takes longer than most commands.
+        from filtering.sql92.dialect import predicate_sql
+
+        return predicate_sql(self.predicate, dialect, properties)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """The broker's outcome on a message's properties: TRUE, FALSE or NULL (None).

@@ -1,58 +1,87 @@
-"""RocketMQ's SQL92 as a dialect of sqlglot. Importing this module registers it.
+"""RocketMQ's SQL92 as a dialect of sqlglot, which finds it by the entry point ``rocketmq``.
 
-``sqlglot.parse_one(text, read="rocketmq")`` returns a MessageFilter with a tree of sqlglot's nodes; the dialect
-``rocketmq, version=4.9.7`` reads as a broker of that version does. Its method ``sql("rocketmq")`` returns the text.
-No other dialect can generate a MessageFilter, because none has the broker's NULLs and errors.
-``filtering.sql92.compile(text).spark_predicate()`` returns its Spark SQL.
+``sqlglot.transpile("price > 50.0", read="rocketmq", write="spark")`` returns the predicate in Spark's SQL: true for
+the messages that a broker delivers, false for all others. ``rocketmq, version=4.9.7`` reads as a broker of that version
+does; ``rocketmq, properties=m.props`` says where the map of properties is. ``write`` is one of the dialects in
+:data:`filtering.sql92.predicate_sql.ENGINES`; no other one can say what a broker does, and raises UnsupportedError.
+
+``sqlglot.parse_one(text, read="rocketmq")`` returns a MessageFilter with a tree of sqlglot's nodes, which may be part
+of a query. In RocketMQ's own dialect, it is written as it was read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from functools import cache, lru_cache
+from typing import Any, ClassVar, cast
 
 from sqlglot import exp, generator, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, UnsupportedError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
-from filtering.predicate import Comparison
-from filtering.rocketmq_version import RocketMQVersion
+from filtering.predicate import Comparison, Predicate
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import nodes
-from filtering.sql92.errors import InvalidExpression
+from filtering.sql92.compiled import compile
+from filtering.sql92.errors import InvalidExpression, on_one_line
 from filtering.sql92.nodes import Node, Search, Steps, run
 from filtering.sql92.parser import parse
+from filtering.sql92.predicate_sql import ENGINES, PredicateWriter, Properties
+from filtering.sql92.tokens import NAME, NUMBER, STRING, string_value, tokenize
 
 
 class MessageFilter(exp.Expression, exp.Func):
-    """The root of a parsed expression; ``this`` is the expression."""
+    """The root of a parsed expression. ``this`` is the expression, ``version`` that of the broker that reads it.
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+    ``properties`` is the SQL text of the map of properties.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "version": True, "properties": True}
 
     @classmethod
     def sql_names(cls) -> list[str]:
         """Raises UnsupportedError. Only dialects that do not know the node call this method."""
-        raise UnsupportedError(
-            "Only the dialect rocketmq writes a RocketMQ filter: NULL, errors and comparisons are the broker's own. "
-            "filtering.sql92.compile(text).spark_predicate() is the same filter in Spark SQL."
-        )
+        raise UnsupportedError(f"A RocketMQ filter can be written for {', '.join(ENGINES)}; this is another dialect")
+
+
+class DataFusion(Dialect):
+    """Apache DataFusion, which sqlglot does not have. Its predicates differ from sqlglot's own SQL in one operator."""
+
+    class Generator(generator.Generator):
+        TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
+            **generator.Generator.TRANSFORMS,
+            # DataFusion reads a IS NOT DISTINCT FROM b AND c as a IS NOT DISTINCT FROM (b AND c).
+            exp.NullSafeEQ: lambda self, node: f"({self.binary(node, 'IS NOT DISTINCT FROM')})",
+        }
 
 
 class RocketMQ(Dialect):
+    SUPPORTED_SETTINGS = {*Dialect.SUPPORTED_SETTINGS, "properties"}  # noqa: RUF012
+
     class Tokenizer(tokens.Tokenizer):
         def tokenize(self, sql: str) -> list[Token]:
-            """An empty list: the parser reads the text itself."""
-            return []
+            """The tokens up to the first character that begins none. The parser reads the text itself."""
+            read = tokenize(sql, _version(self.dialect))
+            return [_token(token.kind, token.text, token.start, sql) for token in read[:-1]]
 
     class Parser(parser.Parser):
         def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
             """A list with one tree. Raises ParseError if the broker refuses the expression."""
+            _teach_engines()
+            version = _version(self.dialect)
             try:
-                # Without the setting, sqlglot's version is greater than any.
-                root = parse(sql, RocketMQVersion(*self.dialect.version)).root
+                root = parse(sql, version).root
             except InvalidExpression as error:
-                raise ParseError(str(error)) from error
-            return [MessageFilter(this=run(_tree(root)))]
+                raise _parse_error(error) from error
+            properties = self.dialect.settings.get("properties", "properties")
+            return [MessageFilter(this=run(_tree(root)), version=str(version), properties=properties)]
+
+        def parse_into(
+            self, expression_types: exp.IntoType, raw_tokens: list[Token], sql: str | None = None
+        ) -> list[exp.Expr | None]:
+            """As :meth:`parse`: whatever is asked for, the text is a filter."""
+            return self.parse(raw_tokens, sql or "")
 
     class Generator(generator.Generator):
         TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
@@ -65,11 +94,54 @@ class RocketMQ(Dialect):
         }
 
 
+def predicate_sql(predicate: Predicate, dialect: str, properties: Properties) -> str:
+    """The SQL text of a predicate in a dialect. Raises UnsupportedError if the dialect cannot say it."""
+    if dialect not in ENGINES:
+        MessageFilter.sql_names()
+    writer = _writer(dialect, properties) if isinstance(properties, str) else _new_writer(dialect, properties)
+    return writer.write(predicate)
+
+
+def _new_writer(dialect: str, properties: Properties) -> PredicateWriter:
+    return PredicateWriter(Dialect.get_or_raise(dialect).generator(), dialect, properties)
+
+
+_writer = lru_cache(maxsize=4)(_new_writer)
+"""A writer keeps the texts of properties: with one, texts of many predicates take less time."""
+
+
+@cache
+def _teach_engines() -> None:
+    """Gives the dialects of engines generators that also write a MessageFilter."""
+    for name in ENGINES:
+        dialect = type(Dialect.get_or_raise(name))
+        known = dialect.generator_class
+        transforms = {**known.TRANSFORMS, MessageFilter: _filter_writer(name)}
+        dialect.generator_class = cast(
+            "type[generator.Generator]", type(known.__name__, (known,), {"TRANSFORMS": transforms})
+        )
+
+
+def _filter_writer(dialect: str) -> Callable[[generator.Generator, MessageFilter], str]:
+    def write(self: generator.Generator, node: MessageFilter) -> str:
+        try:
+            text = node.sql("rocketmq")
+        except RecursionError:
+            raise UnsupportedError("The filter is too deep for sqlglot: compile(text).sql() writes it") from None
+        predicate = compile(text, node.args["version"]).predicate
+        sql = PredicateWriter(self, dialect, node.args["properties"]).write(predicate)
+        return f"({sql})" if isinstance(node.parent, _OPERATORS) else sql
+
+    return write
+
+
+_OPERATORS = (exp.Binary, exp.Unary, exp.Predicate, exp.Bracket)
 _SEARCHES: dict[Search, type[exp.Expr]] = {
     Search.CONTAINS: exp.Contains,
     Search.STARTS_WITH: exp.StartsWith,
     Search.ENDS_WITH: exp.EndsWith,
 }
+_TOKEN_TYPES = {NAME: TokenType.VAR, NUMBER: TokenType.NUMBER, STRING: TokenType.STRING}
 _WORDS = {kind: search.value for search, kind in _SEARCHES.items()}
 _ORDERINGS: dict[Comparison, type[exp.Expr]] = {
     Comparison.LESS: exp.LT,
@@ -132,3 +204,30 @@ def _not_sql(self: generator.Generator, node: exp.Expr) -> str:
 
 def _search_sql(self: generator.Generator, node: exp.Expr, negation: str) -> str:
     return f"{self.sql(node, 'this')} {negation}{_WORDS[type(node)]} {self.sql(node, 'expression')}"
+
+
+def _version(dialect: Dialect) -> RocketMQVersion:
+    """The version in the settings of the dialect. Without the setting, sqlglot's is greater than any."""
+    return min(RocketMQVersion(*dialect.version), NEWEST)
+
+
+def _token(kind: str, text: str, start: int, sql: str) -> Token:
+    before = sql[:start]
+    type_ = _TOKEN_TYPES.get(kind) or tokens.Tokenizer.KEYWORDS.get(kind) or tokens.Tokenizer.SINGLE_TOKENS.get(kind)
+    value = string_value(text) if kind == STRING else text
+    line, column = before.count("\n") + 1, start - before.rfind("\n")
+    return Token(type_ or TokenType.VAR, value, line, column, start, start + len(text) - 1)
+
+
+def _parse_error(error: InvalidExpression) -> ParseError:
+    """The error as sqlglot has it: one line, and in ``errors`` the place in the text."""
+    before, after = error.expression[: error.position], error.expression[error.position :]
+    return ParseError.new(
+        on_one_line(str(error)),
+        description=error.problem,
+        line=before.count("\n") + 1,
+        col=error.position - before.rfind("\n"),
+        start_context=before,
+        highlight=after[:1],
+        end_context=after[1:],
+    )

@@ -1,133 +1,208 @@
-/* Spark SQL of typical expressions, as filtering.sql92 writes it. */
+/* SQL of typical expressions, as filtering.sql92 writes it for the dialects of sqlglot. */
 
--- region = 'x' AND price > 50.0
-properties['region'] <=> 'x' AND coalesce(try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
+-- spark: region = 'x' AND price > 50.0
+properties['region'] IS NOT DISTINCT FROM 'x' AND COALESCE(TRY_CAST(properties['price'] AS DOUBLE) > 50.0D AND (TRY_CAST(properties['price'] AS DOUBLE) < DOUBLE('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), FALSE)
 
--- region = 'cn-hangzhou'
-properties['region'] <=> 'cn-hangzhou'
+-- spark: region = 'cn-hangzhou'
+properties['region'] IS NOT DISTINCT FROM 'cn-hangzhou'
 
--- region <> 'x'
-coalesce(properties['region'] <> 'x', false)
+-- spark: region <> 'x'
+COALESCE(properties['region'] <> 'x', FALSE)
 
--- region IN ('eu-west-1', 'eu-west-2')
-coalesce(properties['region'] IN ('eu-west-1', 'eu-west-2'), false)
+-- spark: region IN ('eu-west-1', 'eu-west-2')
+COALESCE(properties['region'] IN ('eu-west-1', 'eu-west-2'), FALSE)
 
--- region NOT IN ('eu-west-1', 'eu-west-2')
-coalesce(properties['region'] NOT IN ('eu-west-1', 'eu-west-2'), false)
+-- spark: region NOT IN ('eu-west-1', 'eu-west-2')
+COALESCE(NOT properties['region'] IN ('eu-west-1', 'eu-west-2'), FALSE)
 
--- region IS NULL
+-- spark: region IS NULL
 properties['region'] IS NULL
 
--- region IS NOT NULL AND level = 'gold'
-properties['level'] <=> 'gold' AND properties['region'] IS NOT NULL
+-- spark: region IS NOT NULL AND level = 'gold'
+properties['level'] IS NOT DISTINCT FROM 'gold' AND properties['region'] IS NOT NULL
 
--- price > 50
-coalesce(coalesce(try_cast(properties['price'] AS INT), from_csv(regexp_substr(properties['price'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) >= 51 AND NOT properties['price'] RLIKE '[^0-9+٠-꯹０-９-]', false)
+-- spark: price > 50
+COALESCE(COALESCE(TRY_CAST(properties['price'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['price'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) >= 51 AND NOT properties['price'] RLIKE '[^0-9+٠-꯹０-９-]', FALSE)
 
--- price >= 50.0
-coalesce(try_cast(properties['price'] AS DOUBLE) >= 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
+-- spark: price >= 50.0
+COALESCE(TRY_CAST(properties['price'] AS DOUBLE) >= 50.0D AND (TRY_CAST(properties['price'] AS DOUBLE) < DOUBLE('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), FALSE)
 
--- price < 50.5
-coalesce(try_cast(properties['price'] AS DOUBLE) < 50.5D AND (try_cast(properties['price'] AS DOUBLE) > double('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
+-- spark: price < 50.5
+COALESCE(TRY_CAST(properties['price'] AS DOUBLE) < 50.5D AND (TRY_CAST(properties['price'] AS DOUBLE) > DOUBLE('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), FALSE)
 
--- price = 50.0
-coalesce(try_cast(properties['price'] AS DOUBLE) = 50.0D, false)
+-- spark: price = 50.0
+COALESCE(TRY_CAST(properties['price'] AS DOUBLE) = 50.0D, FALSE)
 
--- price <> 50.0
-coalesce(try_cast(properties['price'] AS DOUBLE) <> 50.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN', false)
+-- spark: price <> 50.0
+COALESCE(TRY_CAST(properties['price'] AS DOUBLE) <> 50.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN', FALSE)
 
--- price BETWEEN 811.63 AND 1086.54
-coalesce(try_cast(properties['price'] AS DOUBLE) BETWEEN 811.63D AND 1086.54D, false)
+-- spark: price BETWEEN 811.63 AND 1086.54
+COALESCE(TRY_CAST(properties['price'] AS DOUBLE) BETWEEN 811.63D AND 1086.54D, FALSE)
 
--- price NOT BETWEEN 10.0 AND 20.0
-coalesce((try_cast(properties['price'] AS DOUBLE) < 10.0D AND (try_cast(properties['price'] AS DOUBLE) > double('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (try_cast(properties['price'] AS DOUBLE) > 20.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')), false)
+-- spark: price NOT BETWEEN 10.0 AND 20.0
+COALESCE((TRY_CAST(properties['price'] AS DOUBLE) < 10.0D AND (TRY_CAST(properties['price'] AS DOUBLE) > DOUBLE('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (TRY_CAST(properties['price'] AS DOUBLE) > 20.0D AND (TRY_CAST(properties['price'] AS DOUBLE) < DOUBLE('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')), FALSE)
 
--- qty = 5
-coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) = 5 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', false)
+-- spark: qty = 5
+COALESCE(COALESCE(TRY_CAST(properties['qty'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) = 5 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', FALSE)
 
--- qty <> 5
-coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) <> 5 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', false)
+-- spark: qty <> 5
+COALESCE(COALESCE(TRY_CAST(properties['qty'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) <> 5 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', FALSE)
 
--- qty <> 5 AND qty <> 6
-coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) NOT IN (5, 6) AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', false)
+-- spark: qty <> 5 AND qty <> 6
+COALESCE(NOT COALESCE(TRY_CAST(properties['qty'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) IN (5, 6) AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', FALSE)
 
--- qty BETWEEN 394 AND 400
-coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) BETWEEN 394 AND 400 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', false)
+-- spark: qty BETWEEN 394 AND 400
+COALESCE(COALESCE(TRY_CAST(properties['qty'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) BETWEEN 394 AND 400 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', FALSE)
 
--- qty = 1 OR qty = 2 OR qty = 3
-coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) IN (1, 2, 3) AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', false)
+-- spark: qty = 1 OR qty = 2 OR qty = 3
+COALESCE(COALESCE(TRY_CAST(properties['qty'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) IN (1, 2, 3) AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', FALSE)
 
--- userId > 4294967296
-coalesce(coalesce(try_cast(properties['userId'] AS BIGINT), from_csv(regexp_substr(properties['userId'], '^[0-9+٠-꯹０-９-]+$'), 'v BIGINT').v) >= 4294967297L AND NOT properties['userId'] RLIKE '[^0-9+٠-꯹０-９-]', false)
+-- spark: userId > 4294967296
+COALESCE(COALESCE(TRY_CAST(properties['userId'] AS BIGINT), FROM_CSV(REGEXP_SUBSTR(properties['userId'], '^[0-9+٠-꯹０-９-]+$'), 'v BIGINT').v) >= 4294967297L AND NOT properties['userId'] RLIKE '[^0-9+٠-꯹０-９-]', FALSE)
 
--- flag = TRUE
-lower(properties['flag']) <=> 'true'
+-- spark: flag = TRUE
+LOWER(properties['flag']) IS NOT DISTINCT FROM 'true'
 
--- flag = FALSE
-coalesce(lower(properties['flag']) <> 'true', false)
+-- spark: flag = FALSE
+COALESCE(LOWER(properties['flag']) <> 'true', FALSE)
 
--- TAGS CONTAINS 'Paid'
-coalesce(contains(properties['TAGS'], 'Paid'), false)
+-- spark: TAGS CONTAINS 'Paid'
+COALESCE(CONTAINS(properties['TAGS'], 'Paid'), FALSE)
 
--- TAGS NOT CONTAINS 'Paid'
-coalesce(NOT contains(properties['TAGS'], 'Paid'), false)
+-- spark: TAGS NOT CONTAINS 'Paid'
+COALESCE(NOT CONTAINS(properties['TAGS'], 'Paid'), FALSE)
 
--- orderId STARTSWITH 'EU-' OR orderId ENDSWITH '-X'
-coalesce(endswith(properties['orderId'], '-X') OR startswith(properties['orderId'], 'EU-'), false)
+-- spark: orderId STARTSWITH 'EU-' OR orderId ENDSWITH '-X'
+COALESCE(ENDSWITH(properties['orderId'], '-X') OR STARTSWITH(properties['orderId'], 'EU-'), FALSE)
 
--- NOT (orderId STARTSWITH 'EU-')
-NOT (coalesce(startswith(properties['orderId'], 'EU-'), false))
+-- spark: NOT (orderId STARTSWITH 'EU-')
+NOT (COALESCE(STARTSWITH(properties['orderId'], 'EU-'), FALSE))
 
--- a = b
-coalesce(properties['a'] = properties['b'] OR (properties['a'] IS NULL AND properties['b'] IS NULL), false)
+-- spark: a = b
+COALESCE(properties['a'] = properties['b'] OR (properties['a'] IS NULL AND properties['b'] IS NULL), FALSE)
 
--- a <> b
-(properties['a'] IS NOT NULL AND properties['b'] IS NULL) OR (properties['a'] IS NOT NULL AND properties['b'] IS NOT NULL AND NOT (coalesce(properties['a'] = properties['b'], false)))
+-- spark: a <> b
+(properties['a'] IS NOT NULL AND properties['b'] IS NULL) OR (properties['a'] IS NOT NULL AND properties['b'] IS NOT NULL AND NOT (COALESCE(properties['a'] = properties['b'], FALSE)))
 
--- a > b
-coalesce((try_cast(properties['a'] AS DOUBLE) > try_cast(properties['b'] AS DOUBLE) OR (CAST(try_cast(properties['a'] AS DOUBLE) AS STRING) = '0.0' AND CAST(try_cast(properties['b'] AS DOUBLE) AS STRING) = '-0.0')) AND properties['a'] RLIKE '^[^nN]*$|Infinity|NaN' AND properties['b'] RLIKE '^[^nN]*$|Infinity|NaN', false)
+-- spark: a > b
+COALESCE((TRY_CAST(properties['a'] AS DOUBLE) > TRY_CAST(properties['b'] AS DOUBLE) OR (TRY_CAST(properties['a'] AS DOUBLE) = TRY_CAST(properties['b'] AS DOUBLE) AND STARTSWITH(CAST(TRY_CAST(properties['b'] AS DOUBLE) AS STRING), '-') AND NOT STARTSWITH(CAST(TRY_CAST(properties['a'] AS DOUBLE) AS STRING), '-'))) AND properties['a'] RLIKE '^[^nN]*$|Infinity|NaN' AND properties['b'] RLIKE '^[^nN]*$|Infinity|NaN', FALSE)
 
--- a <= b
-coalesce(try_cast(properties['a'] AS DOUBLE) <= try_cast(properties['b'] AS DOUBLE) AND NOT (CAST(try_cast(properties['a'] AS DOUBLE) AS STRING) = '0.0' AND CAST(try_cast(properties['b'] AS DOUBLE) AS STRING) = '-0.0') AND properties['a'] RLIKE '^[^nN]*$|Infinity|NaN' AND properties['b'] RLIKE '^[^nN]*$|Infinity|NaN', false)
+-- spark: a <= b
+COALESCE(TRY_CAST(properties['a'] AS DOUBLE) <= TRY_CAST(properties['b'] AS DOUBLE) AND NOT (TRY_CAST(properties['a'] AS DOUBLE) = TRY_CAST(properties['b'] AS DOUBLE) AND STARTSWITH(CAST(TRY_CAST(properties['b'] AS DOUBLE) AS STRING), '-') AND NOT STARTSWITH(CAST(TRY_CAST(properties['a'] AS DOUBLE) AS STRING), '-')) AND properties['a'] RLIKE '^[^nN]*$|Infinity|NaN' AND properties['b'] RLIKE '^[^nN]*$|Infinity|NaN', FALSE)
 
--- 5 <> a
-coalesce(properties['a'] IS NULL OR (coalesce(try_cast(properties['a'] AS INT), from_csv(regexp_substr(properties['a'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) <> 5 AND NOT properties['a'] RLIKE '[^0-9+٠-꯹０-９-]'), false)
+-- spark: 5 <> a
+COALESCE(properties['a'] IS NULL OR (COALESCE(TRY_CAST(properties['a'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['a'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) <> 5 AND NOT properties['a'] RLIKE '[^0-9+٠-꯹０-９-]'), FALSE)
 
--- 'x' <> a
-NOT (properties['a'] <=> 'x')
+-- spark: 'x' <> a
+NOT (properties['a'] IS NOT DISTINCT FROM 'x')
 
--- price > 50.0 OR region = 'x'
-coalesce((try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (properties['region'] <=> 'x' AND (properties['price'] IS NULL OR (try_cast(properties['price'] AS DOUBLE) IS NOT NULL AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'))), false)
+-- spark: price > 50.0 OR region = 'x'
+COALESCE((TRY_CAST(properties['price'] AS DOUBLE) > 50.0D AND (TRY_CAST(properties['price'] AS DOUBLE) < DOUBLE('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (properties['region'] IS NOT DISTINCT FROM 'x' AND (properties['price'] IS NULL OR (TRY_CAST(properties['price'] AS DOUBLE) IS NOT NULL AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'))), FALSE)
 
--- price > 50.0 OR price < 10.0
-coalesce((try_cast(properties['price'] AS DOUBLE) < 10.0D AND (try_cast(properties['price'] AS DOUBLE) > double('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')), false)
+-- spark: price > 50.0 OR price < 10.0
+COALESCE((TRY_CAST(properties['price'] AS DOUBLE) < 10.0D AND (TRY_CAST(properties['price'] AS DOUBLE) > DOUBLE('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (TRY_CAST(properties['price'] AS DOUBLE) > 50.0D AND (TRY_CAST(properties['price'] AS DOUBLE) < DOUBLE('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')), FALSE)
 
--- qty > 5 OR region = 'x'
-coalesce((coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) >= 6 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]') OR (properties['region'] <=> 'x' AND (properties['qty'] IS NULL OR (coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) IS NOT NULL AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]'))), false)
+-- spark: qty > 5 OR region = 'x'
+COALESCE((COALESCE(TRY_CAST(properties['qty'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) >= 6 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]') OR (properties['region'] IS NOT DISTINCT FROM 'x' AND (properties['qty'] IS NULL OR (COALESCE(TRY_CAST(properties['qty'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) IS NOT NULL AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]'))), FALSE)
 
--- region = 'x' OR qty > 5
-coalesce(properties['region'] <=> 'x' OR (coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) >= 6 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]'), false)
+-- spark: region = 'x' OR qty > 5
+COALESCE(properties['region'] IS NOT DISTINCT FROM 'x' OR (COALESCE(TRY_CAST(properties['qty'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) >= 6 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]'), FALSE)
 
--- (region = 'x' OR region = 'y') AND (level = 'gold' OR price > 50.0)
-coalesce(properties['region'] IN ('x', 'y') AND (properties['level'] <=> 'gold' OR (try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'))), false)
+-- spark: (region = 'x' OR region = 'y') AND (level = 'gold' OR price > 50.0)
+COALESCE(properties['region'] IN ('x', 'y') AND (properties['level'] IS NOT DISTINCT FROM 'gold' OR (TRY_CAST(properties['price'] AS DOUBLE) > 50.0D AND (TRY_CAST(properties['price'] AS DOUBLE) < DOUBLE('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'))), FALSE)
 
--- NOT (region = 'x' AND level = 'gold')
-coalesce(properties['level'] <> 'gold' OR properties['region'] <> 'x', false)
+-- spark: NOT (region = 'x' AND level = 'gold')
+COALESCE(properties['level'] <> 'gold' OR properties['region'] <> 'x', FALSE)
 
--- NOT (price > 50.0)
-coalesce(try_cast(properties['price'] AS DOUBLE) <= 50.0D AND (try_cast(properties['price'] AS DOUBLE) > double('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
+-- spark: NOT (price > 50.0)
+COALESCE(TRY_CAST(properties['price'] AS DOUBLE) <= 50.0D AND (TRY_CAST(properties['price'] AS DOUBLE) > DOUBLE('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), FALSE)
 
--- note = 'it''s \ ${x}'
-properties['note'] <=> concat('it', chr(39), 's ', chr(92), ' ', chr(36), '{x}')
+-- spark: note = 'it''s \ ${x}'
+properties['note'] IS NOT DISTINCT FROM CONCAT('it', CHR(39), 's ', CHR(92), ' ', CHR(36), '{x}')
 
--- NOT region = 'x'
-false
+-- spark: NOT region = 'x'
+FALSE
 
--- region
-false
+-- spark: region
+FALSE
 
--- TRUE
-true
+-- spark: TRUE
+TRUE
 
--- NULL
-false
+-- spark: NULL
+FALSE
+
+-- databricks: price > 50.0 AND region IN ('hangzhou')
+properties['region'] IS NOT DISTINCT FROM 'hangzhou' AND COALESCE(TRY_CAST(properties['price'] AS DOUBLE) > 50.0D AND (TRY_CAST(properties['price'] AS DOUBLE) < DOUBLE('Infinity') OR REGEXP_LIKE(properties['price'], '^[^nN]*$|Infinity|NaN')), FALSE)
+
+-- databricks: price > 100
+COALESCE(COALESCE(TRY_CAST(properties['price'] AS INT), FROM_CSV(REGEXP_SUBSTR(properties['price'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) >= 101 AND NOT REGEXP_LIKE(properties['price'], '[^0-9+٠-꯹０-９-]'), FALSE)
+
+-- databricks: userId <> 4294967296
+COALESCE(COALESCE(TRY_CAST(properties['userId'] AS BIGINT), FROM_CSV(REGEXP_SUBSTR(properties['userId'], '^[0-9+٠-꯹０-９-]+$'), 'v BIGINT').v) <> 4294967296L AND NOT REGEXP_LIKE(properties['userId'], '[^0-9+٠-꯹０-９-]'), FALSE)
+
+-- databricks: a >= b
+COALESCE(TRY_CAST(properties['a'] AS DOUBLE) >= TRY_CAST(properties['b'] AS DOUBLE) AND NOT (TRY_CAST(properties['a'] AS DOUBLE) = TRY_CAST(properties['b'] AS DOUBLE) AND STARTSWITH(CAST(TRY_CAST(properties['a'] AS DOUBLE) AS STRING), '-') AND NOT STARTSWITH(CAST(TRY_CAST(properties['b'] AS DOUBLE) AS STRING), '-')) AND REGEXP_LIKE(properties['a'], '^[^nN]*$|Infinity|NaN') AND REGEXP_LIKE(properties['b'], '^[^nN]*$|Infinity|NaN'), FALSE)
+
+-- databricks: TAGS CONTAINS 'it''s \' OR orderId NOT ENDSWITH '-X'
+COALESCE(CONTAINS(properties['TAGS'], CONCAT('it', CHR(39), 's ', CHR(92))) OR NOT ENDSWITH(properties['orderId'], '-X'), FALSE)
+
+-- duckdb: price > 50.0 AND region IN ('hangzhou')
+properties['region'] IS NOT DISTINCT FROM 'hangzhou' AND COALESCE(CAST(NULLIF(REGEXP_EXTRACT(properties['price'], '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$', 1), '') AS DOUBLE) > 50.0e0, FALSE)
+
+-- duckdb: price > 100
+COALESCE(CASE WHEN REGEXP_MATCHES(properties['price'], '^[+-]?[0-9]+$') THEN TRY_CAST(properties['price'] AS INT) WHEN REGEXP_MATCHES(properties['price'], '^[+-]?\p{Nd}+$') THEN CAST(properties['price'] AS INT) END >= 101, FALSE)
+
+-- duckdb: userId <> 4294967296
+COALESCE(CASE WHEN REGEXP_MATCHES(properties['userId'], '^[+-]?[0-9]+$') THEN TRY_CAST(properties['userId'] AS BIGINT) WHEN REGEXP_MATCHES(properties['userId'], '^[+-]?\p{Nd}+$') THEN CAST(properties['userId'] AS BIGINT) END <> 4294967296, FALSE)
+
+-- duckdb: a >= b
+COALESCE(CAST(NULLIF(REGEXP_EXTRACT(properties['a'], '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$', 1), '') AS DOUBLE) >= CAST(NULLIF(REGEXP_EXTRACT(properties['b'], '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$', 1), '') AS DOUBLE) AND NOT (CAST(NULLIF(REGEXP_EXTRACT(properties['a'], '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$', 1), '') AS DOUBLE) = CAST(NULLIF(REGEXP_EXTRACT(properties['b'], '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$', 1), '') AS DOUBLE) AND STARTS_WITH(CAST(CAST(NULLIF(REGEXP_EXTRACT(properties['a'], '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$', 1), '') AS DOUBLE) AS TEXT), '-') AND NOT STARTS_WITH(CAST(CAST(NULLIF(REGEXP_EXTRACT(properties['b'], '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$', 1), '') AS DOUBLE) AS TEXT), '-')), FALSE)
+
+-- duckdb: TAGS CONTAINS 'it''s \' OR orderId NOT ENDSWITH '-X'
+COALESCE(CONTAINS(properties['TAGS'], 'it''s ' || CHR(92)) OR NOT ENDS_WITH(properties['orderId'], '-X'), FALSE)
+
+-- datafusion: price > 50.0 AND region IN ('hangzhou')
+(properties['region'] IS NOT DISTINCT FROM 'hangzhou') AND COALESCE(CAST(REGEXP_MATCH(REPLACE(properties['price'], '-NaN', 'NaN'), '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$')[1] AS DOUBLE) > 50.0, FALSE)
+
+-- datafusion: price > 100
+COALESCE(CASE WHEN REGEXP_LIKE(properties['price'], '^[+-]?[0-9]+$') THEN TRY_CAST(properties['price'] AS INT) WHEN REGEXP_LIKE(properties['price'], '^[+-]?\p{Nd}+$') THEN CAST(properties['price'] AS INT) END >= 101, FALSE)
+
+-- datafusion: userId <> 4294967296
+COALESCE(CASE WHEN REGEXP_LIKE(properties['userId'], '^[+-]?[0-9]+$') THEN TRY_CAST(properties['userId'] AS BIGINT) WHEN REGEXP_LIKE(properties['userId'], '^[+-]?\p{Nd}+$') THEN CAST(properties['userId'] AS BIGINT) END <> 4294967296, FALSE)
+
+-- datafusion: a >= b
+COALESCE(CAST(REGEXP_MATCH(REPLACE(properties['a'], '-NaN', 'NaN'), '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$')[1] AS DOUBLE) >= CAST(REGEXP_MATCH(REPLACE(properties['b'], '-NaN', 'NaN'), '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$')[1] AS DOUBLE) AND NOT (CAST(REGEXP_MATCH(REPLACE(properties['a'], '-NaN', 'NaN'), '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$')[1] AS DOUBLE) = CAST(REGEXP_MATCH(REPLACE(properties['b'], '-NaN', 'NaN'), '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$')[1] AS DOUBLE) AND STARTS_WITH(CAST(CAST(REGEXP_MATCH(REPLACE(properties['a'], '-NaN', 'NaN'), '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$')[1] AS DOUBLE) AS TEXT), '-') AND NOT STARTS_WITH(CAST(CAST(REGEXP_MATCH(REPLACE(properties['b'], '-NaN', 'NaN'), '^[\x00- ]*([+-]?(NaN\b|Infinity\b|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\x00- ]*$')[1] AS DOUBLE) AS TEXT), '-')), FALSE)
+
+-- datafusion: TAGS CONTAINS 'it''s \' OR orderId NOT ENDSWITH '-X'
+COALESCE(CONTAINS(properties['TAGS'], CONCAT('it''s ', CHR(92))) OR NOT ENDS_WITH(properties['orderId'], '-X'), FALSE)
+
+-- trino: price > 50.0 AND region IN ('hangzhou')
+ELEMENT_AT(properties, 'region') IS NOT DISTINCT FROM 'hangzhou' AND COALESCE(TRY_CAST(ELEMENT_AT(properties, 'price') AS DOUBLE) > 50.0e0 OR IS_NAN(TRY_CAST(ELEMENT_AT(properties, 'price') AS DOUBLE)), FALSE)
+
+-- trino: price > 100
+COALESCE(CASE WHEN REGEXP_LIKE(ELEMENT_AT(properties, 'price'), '^[+-]?\p{Nd}+\z') THEN TRY_CAST(ELEMENT_AT(properties, 'price') AS INTEGER) END >= 101, FALSE)
+
+-- trino: userId <> 4294967296
+COALESCE(CASE WHEN REGEXP_LIKE(ELEMENT_AT(properties, 'userId'), '^[+-]?\p{Nd}+\z') THEN TRY_CAST(ELEMENT_AT(properties, 'userId') AS BIGINT) END <> 4294967296, FALSE)
+
+-- trino: a >= b
+COALESCE((TRY_CAST(ELEMENT_AT(properties, 'a') AS DOUBLE) >= TRY_CAST(ELEMENT_AT(properties, 'b') AS DOUBLE) OR IS_NAN(TRY_CAST(ELEMENT_AT(properties, 'a') AS DOUBLE))) AND NOT (TRY_CAST(ELEMENT_AT(properties, 'a') AS DOUBLE) = TRY_CAST(ELEMENT_AT(properties, 'b') AS DOUBLE) AND STARTS_WITH(CAST(TRY_CAST(ELEMENT_AT(properties, 'a') AS DOUBLE) AS VARCHAR), '-') AND NOT STARTS_WITH(CAST(TRY_CAST(ELEMENT_AT(properties, 'b') AS DOUBLE) AS VARCHAR), '-')), FALSE)
+
+-- trino: TAGS CONTAINS 'it''s \' OR orderId NOT ENDSWITH '-X'
+COALESCE(STRPOS(ELEMENT_AT(properties, 'TAGS'), CONCAT('it''s ', CHR(92))) > 0 OR NOT STARTS_WITH(REVERSE(ELEMENT_AT(properties, 'orderId')), 'X-'), FALSE)
+
+-- postgres: price > 50.0 AND region IN ('hangzhou')
+properties ->> 'region' IS NOT DISTINCT FROM 'hangzhou' AND COALESCE(CAST(SUBSTRING(properties ->> 'price', '^[\u0001- ]*([+-]?(NaN\y|Infinity\y|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\u0001- ]*$') AS DOUBLE PRECISION) > 50.0, FALSE)
+
+-- postgres: price > 100
+COALESCE(CASE WHEN properties ->> 'price' ~ '^[+-]?[0-9٠-٩۰-۹߀-߉०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯෦-෯๐-๙໐-໙༠-༩၀-၉႐-႙០-៩᠐-᠙᥆-᥏᧐-᧙᪀-᪉᪐-᪙᭐-᭙᮰-᮹᱀-᱉᱐-᱙꘠-꘩꣐-꣙꤀-꤉꧐-꧙꧰-꧹꩐-꩙꯰-꯹０-９]+$' THEN CASE WHEN CAST(properties ->> 'price' AS DECIMAL) BETWEEN -2147483648 AND 2147483647 THEN CAST(properties ->> 'price' AS INT) END END >= 101, FALSE)
+
+-- postgres: userId <> 4294967296
+COALESCE(CASE WHEN properties ->> 'userId' ~ '^[+-]?[0-9٠-٩۰-۹߀-߉०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯෦-෯๐-๙໐-໙༠-༩၀-၉႐-႙០-៩᠐-᠙᥆-᥏᧐-᧙᪀-᪉᪐-᪙᭐-᭙᮰-᮹᱀-᱉᱐-᱙꘠-꘩꣐-꣙꤀-꤉꧐-꧙꧰-꧹꩐-꩙꯰-꯹０-９]+$' THEN CASE WHEN CAST(properties ->> 'userId' AS DECIMAL) BETWEEN -9223372036854775808 AND 9223372036854775807 THEN CAST(properties ->> 'userId' AS BIGINT) END END <> 4294967296, FALSE)
+
+-- postgres: a >= b
+COALESCE(CAST(SUBSTRING(properties ->> 'a', '^[\u0001- ]*([+-]?(NaN\y|Infinity\y|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\u0001- ]*$') AS DOUBLE PRECISION) >= CAST(SUBSTRING(properties ->> 'b', '^[\u0001- ]*([+-]?(NaN\y|Infinity\y|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\u0001- ]*$') AS DOUBLE PRECISION) AND NOT (CAST(SUBSTRING(properties ->> 'a', '^[\u0001- ]*([+-]?(NaN\y|Infinity\y|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\u0001- ]*$') AS DOUBLE PRECISION) = CAST(SUBSTRING(properties ->> 'b', '^[\u0001- ]*([+-]?(NaN\y|Infinity\y|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\u0001- ]*$') AS DOUBLE PRECISION) AND STARTS_WITH(CAST(CAST(SUBSTRING(properties ->> 'a', '^[\u0001- ]*([+-]?(NaN\y|Infinity\y|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\u0001- ]*$') AS DOUBLE PRECISION) AS TEXT), '-') AND NOT STARTS_WITH(CAST(CAST(SUBSTRING(properties ->> 'b', '^[\u0001- ]*([+-]?(NaN\y|Infinity\y|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|0[xX].+[pP].+))[dDfF]?[\u0001- ]*$') AS DOUBLE PRECISION) AS TEXT), '-')), FALSE)
+
+-- postgres: TAGS CONTAINS 'it''s \' OR orderId NOT ENDSWITH '-X'
+COALESCE(POSITION('it''s ' || CHR(92) IN properties ->> 'TAGS') > 0 OR NOT STARTS_WITH(REVERSE(properties ->> 'orderId'), 'X-'), FALSE)

@@ -23,6 +23,12 @@ for name in ("delta_jars.txt", "local.conf", "cluster.conf", "log4j2.properties"
 assert b"</html>" in render_page([report()])
 print(conf)
 """
+TRANSPILES = """
+import sqlglot
+
+(sql,) = sqlglot.transpile("region IN ('hangzhou')", read="rocketmq", write="datafusion")
+print(sql)
+"""
 
 
 def test_what_is_read_from_conf_and_templates_is_in_the_wheel(tmp_path: Path) -> None:
@@ -42,12 +48,15 @@ def test_what_is_read_from_conf_and_templates_is_in_the_wheel(tmp_path: Path) ->
         site / "tests",
         ignore=lambda folder, names: set(names) - {"__init__.py", "report_example.py"},
     )
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", READS],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(site)},
-        capture_output=True,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (0, b"")
-    assert ended.stdout.decode().strip() == str(site / "conf")
+    # sqlglot finds the dialects by the wheel's entry points.
+    outputs = {READS: str(site / "conf"), TRANSPILES: "(properties['region'] IS NOT DISTINCT FROM 'hangzhou')"}
+    for code, output in outputs.items():
+        ended = subprocess.run(
+            [sys.executable, "-P", "-c", code],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(site)},
+            capture_output=True,
+            check=False,
+        )
+        assert (ended.returncode, ended.stderr) == (0, b"")
+        assert ended.stdout.decode().strip() == output

@@ -24,9 +24,16 @@ def test_not_takes_the_next_operand() -> None:
     assert [column.name for column in tree.find_all(exp.Column)] == ["a"]
 
 
-def test_what_the_broker_refuses_is_no_tree() -> None:
-    with pytest.raises(sqlglot.ParseError, match="is not part of the language"):
-        sqlglot.parse_one("a = 5 #", read="rocketmq")
+def test_what_the_broker_refuses_is_an_error_of_one_line_with_its_place() -> None:
+    with pytest.raises(sqlglot.ParseError) as refused:
+        sqlglot.parse_one("a = 5\nAND #", read="rocketmq")
+    assert str(refused.value) == "The character '#' is not part of the language. Place: #"
+    assert [(error["line"], error["col"]) for error in refused.value.errors] == [(2, 5)]
+
+
+def test_tokens() -> None:
+    read = sqlglot.tokenize("a <> 'it''s' # x", read="rocketmq")
+    assert [(token.token_type.name, token.text) for token in read] == [("VAR", "a"), ("NEQ", "<>"), ("STRING", "it's")]
 
 
 @pytest.mark.parametrize(
@@ -53,10 +60,35 @@ def test_every_expression_that_the_broker_takes_means_the_same_once_written() ->
         assert (again.predicate, again.error_predicate) == (meant.predicate, meant.error_predicate), text
 
 
-@pytest.mark.parametrize("dialect", ["spark", "databricks", "duckdb", ""])
+@pytest.mark.parametrize("dialect", ["spark", "databricks", "duckdb", "datafusion", "trino", "postgres"])
+def test_the_dialects_of_engines_write_the_predicate(dialect: str) -> None:
+    text = "price > 50.0 AND region IN ('hangzhou')"
+    assert sqlglot.transpile(text, read="rocketmq", write=dialect) == [compile(text).sql(dialect)]
+
+
+def test_an_older_broker_and_another_map() -> None:
+    (sql,) = sqlglot.transpile("CONTAINS = 'x'", read="rocketmq, version=4.9.7, properties=m.props", write="spark")
+    assert sql == "m.props['CONTAINS'] IS NOT DISTINCT FROM 'x'"
+
+
+def test_a_filter_is_part_of_a_query() -> None:
+    query = sqlglot.select("*").from_("messages").where("a = 'x' OR b = 'x'", dialect="rocketmq").where("queue_id = 0")
+    assert query.sql("spark") == (
+        "SELECT * FROM messages WHERE (properties['a'] IS NOT DISTINCT FROM 'x' "
+        "OR properties['b'] IS NOT DISTINCT FROM 'x') AND queue_id = 0"
+    )
+
+
+def test_an_edited_tree_is_written_as_edited() -> None:
+    tree = sqlglot.parse_one("a <> 'x'", read="rocketmq")
+    for column in tree.find_all(exp.Column):
+        column.replace(exp.column("b"))
+    assert tree.sql("spark") == "COALESCE(properties['b'] <> 'x', FALSE)"
+
+
+@pytest.mark.parametrize("dialect", ["", "mysql", "bigquery", "spark2"])
 def test_other_dialects_refuse_to_write_it(dialect: str) -> None:
-    tree = sqlglot.parse_one("a = 5", read="rocketmq")
-    with pytest.raises(sqlglot.UnsupportedError, match=r"spark_predicate\(\) is the same filter in Spark SQL"):
-        tree.sql(dialect)
-    with pytest.raises(sqlglot.UnsupportedError):
-        sqlglot.transpile("a = 5", read="rocketmq", write=dialect)
+    with pytest.raises(sqlglot.UnsupportedError, match="can be written for spark, databricks, duckdb"):
+        sqlglot.parse_one("a = 5", read="rocketmq").sql(dialect)
+    with pytest.raises(sqlglot.UnsupportedError, match="can be written for spark, databricks, duckdb"):
+        compile("a = 5").sql(dialect)
