@@ -31,7 +31,6 @@ import pyarrow.compute as pc
 from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
 from answers.first_starts import FirstStarts, Start
 from answers.lag import positions_in_queue
-from answers.pops_of_message import PopsOfMessages
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.consumption.clients import ClientChecks, dropping_clients
 from filtering.consumption.group import DELETED
@@ -74,7 +73,7 @@ from filtering.explanation.nearest import NearestMiss, nearest_miss
 from filtering.explanation.trace import Part, trace
 from filtering.findings import INFO, expression_findings, own_findings
 from filtering.matcher import match
-from filtering.pops.record import subscribed_topic
+from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
 from filtering.sql92.errors import InvalidExpression
@@ -93,6 +92,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Condition, greatest, least, may_hold, one_of, within
 from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.message_view import file_columns, view
+from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS, is_of_night, stored_windows
 
 # Deliveries of single messages.
@@ -558,8 +558,7 @@ def _call_text(call: Call, at: str) -> str:
     return f"consumed {at} in {call.cost} ms by {call.client}{again}{result and f': {result}'}"
 
 
-# When a group pulled a message, and under which subscription: by the windows that nights planned.
-# Pulls: the windows that nights planned.
+# Pulls: when a group pulled a message, and under which subscription, by the windows that nights planned.
 
 
 _Covering = tuple[int, PullWindow]
@@ -698,6 +697,80 @@ def why_not_pulled(rows: Sequence[SubscriptionRow], config: BrokerConfig, stored
     code = refusal(row, config) if row is not None and row.is_consuming else None
     why = "the group was away" if code is None else f"the broker refused the group's pulls ({code.text})"
     return f"the group's offset was moved past it while {why}"
+
+
+# Pops: what became of a message that a group popped, and by which pop it was passed over.
+
+
+_Pop = Mapping[str, Any]
+"""A row of pops."""
+
+
+class PopsOfMessages:
+    """The pops of groups on one broker."""
+
+    def __init__(self, facts: BrokerFacts) -> None:
+        self._facts = facts
+
+    def is_popping(self, message: FoundMessage, consumer_group: str) -> bool:
+        """Whether the group ever popped the message's topic, as far as the broker wrote it down."""
+        return (consumer_group, subscribed_topic(consumer_group, message.topic)) in self._facts.popping
+
+    def text(self, message: FoundMessage, consumer_group: str) -> str:
+        """Each pop of the message, and what became of it; empty if no pop handed it out."""
+        of_message = one_of("commitlog_offset", [message.commitlog_offset])
+        pops = self._rows(consumer_group, [message.topic], [of_message])
+        most_attempts = self._facts.pop_groups.most_attempts(consumer_group)
+        return "; ".join(_pop_text(self._chain(pop, consumer_group), most_attempts) for pop in pops)
+
+    def passed_over_at(self, message: FoundMessage, consumer_group: str) -> int | None:
+        """The time (ms) of the pop that read the message and did not hand it out; None if the record has none."""
+        queue = one_of("queue_id", [message.queue_id])
+        last: dict[tuple[int, int], int] = {}
+        for row in self._rows(consumer_group, [message.topic], [queue]):
+            if row["record_offset"] > message.commitlog_offset:
+                pop = row["popped_at"], row["start_offset"]
+                last[pop] = max(row["queue_offset"], last.get(pop, 0))
+        at = message.queue_offset
+        return min((popped_at for (popped_at, start), end in last.items() if start <= at < end), default=None)
+
+    def _chain(self, pop: _Pop, consumer_group: str) -> list[_Pop]:
+        """A pop, and those of its redeliveries."""
+        chain = [pop]
+        topics = retry_topics(consumer_group, subscribed_topic(consumer_group, pop["topic"]))
+        again = {row["commitlog_offset"]: row for row in self._rows(consumer_group, topics, [])}
+        while (following := again.get(chain[-1]["redelivered_as"])) is not None:
+            chain.append(following)
+        return chain
+
+    def _rows(self, consumer_group: str, topics: Sequence[str], where: Sequence[Condition]) -> list[_Pop]:
+        if POPS.name not in self._facts.last.tables:
+            return []
+        wanted = [one_of("consumer_group", [consumer_group]), one_of("topic", topics), *where]
+        rows: list[_Pop] = self._facts.rows(POPS, None, wanted).to_pylist()
+        return sorted(rows, key=lambda row: (row["popped_at"], row["record_offset"]))
+
+
+def _pop_text(chain: Sequence[_Pop], most_attempts: int) -> str:
+    """What became of a message that was popped, in the order of time."""
+    first = chain[0]
+    parts = [f"popped {time_text(first['popped_at'])} for {first['invisible_time'] / 1000:g} s"]
+    for number, pop in enumerate(chain):
+        if number:
+            parts.append(f"came again {time_text(pop['popped_at'])} on {pop['topic']} (attempt {pop['attempt']})")
+        if pop["renewed_at"] is not None:
+            parts.append(f"asked for more time {time_text(pop['renewed_at'])}")
+        if (pop["attempt"] or 0) > most_attempts:
+            parts.append("given up: popped once too often")
+        elif pop["acknowledged_at"] is not None:
+            parts.append(f"acknowledged {time_text(pop['acknowledged_at'])}")
+        elif pop["redelivered_as"] is not None and number == len(chain) - 1:
+            parts.append("not acknowledged, and stored again, but not popped yet")
+        elif pop["redelivered_as"] is not None:
+            parts.append("not acknowledged")
+        else:
+            parts.append(f"not acknowledged yet, in flight until {time_text(pop['visible_at'])}")
+    return ", ".join(parts)
 
 
 # Says when it is not known which of two subscriptions filtered a message that was stored just after the change.
@@ -1210,7 +1283,6 @@ def _otherwise(outcome: Outcome, explanation: Explanation) -> str:
     return "delivered"
 
 
-# The answer to "why did this message not arrive?"
 def _consumed(message: FoundMessage, trace: Mapping[str, Any]) -> Step:
     """The step that a client wrote of a copy: a row of CONSUMPTIONS."""
     client = client_name(trace["client_process"])
