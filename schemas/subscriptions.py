@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from filtering.sql92 import CompiledExpression
 from filtering.subscriptions.events import SubscriptionEvent, event_line, parse_event
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.delta.table import Table, column
@@ -63,15 +64,20 @@ SUBSCRIPTION_EVENTS = Table(
 )
 
 
-def subscription_rows(history: Iterable[SubscriptionRow]) -> pa.RecordBatch:
-    """States of subscriptions as rows of the table."""
-    return SUBSCRIPTIONS.rows_batch([_table_row(row) for row in history])
-
-
-def _table_row(row: SubscriptionRow) -> dict[str, Any]:
-    compiled = row.compiled.expression
-    values = {name: getattr(row, name) for name in SUBSCRIPTIONS.file_schema.names if name != "predicate"}
-    return values | {"predicate": compiled and compiled.spark_predicate()}
+def subscription_rows(history: Iterable[SubscriptionRow], stored: Mapping[str, str] | None = None) -> pa.RecordBatch:
+    """States of subscriptions as rows of the table. ``stored``: predicates that need not be written, by expression."""
+    predicates: dict[CompiledExpression, str] = {}
+    rows = []
+    for row in history:
+        values: dict[str, Any] = {
+            name: getattr(row, name) for name in SUBSCRIPTIONS.file_schema.names if name != "predicate"
+        }
+        compiled = row.compiled.expression
+        if compiled is not None and compiled not in predicates:
+            known = stored.get(compiled.expression) if stored is not None else None
+            predicates[compiled] = compiled.spark_predicate() if known is None else known
+        rows.append(values | {"predicate": None if compiled is None else predicates[compiled]})
+    return SUBSCRIPTIONS.rows_batch(rows)
 
 
 def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from filtering.sql92.predicate_sql import Properties
 
 _NEW_WORDS = re.compile("|".join(TEXT_SEARCHES), re.IGNORECASE)
-"""Without these words, all versions read a text alike."""
 
 
 class CompiledExpression:
@@ -97,6 +96,11 @@ class CompiledExpression:
         return (self.expression,) if self.version == NEWEST else (self.expression, str(self.version))
 
 
+def is_read_alike(expression: str) -> bool:
+    """Whether all versions of the broker read the text alike: those with text searches, and those without them."""
+    return not _NEW_WORDS.search(expression)
+
+
 class Expressions:
     """Compiles each distinct text once and returns the same object for the same text, if the broker reads it alike."""
 
@@ -106,7 +110,7 @@ class Expressions:
 
     def compile(self, expression: str, version: RocketMQVersion = NEWEST) -> CompiledExpression | InvalidExpression:
         """The compiled expression, or the error if a broker of this version refuses it."""
-        key = expression, version.has_text_searches or not _NEW_WORDS.search(expression)
+        key = expression, version.has_text_searches or is_read_alike(expression)
         known = self._compiled.get(key)
         if known is None:
             try:

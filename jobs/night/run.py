@@ -77,6 +77,7 @@ from schemas.run_ledger import (
     NUMBERED_LINES,
     POP_GROUPS,
     POP_MODES,
+    PREDICATES,
     READ_QUEUES,
     REPEATED_FROM,
     REPLAY,
@@ -89,6 +90,7 @@ from schemas.run_ledger import (
 )
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
+from schemas.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -425,7 +427,9 @@ class Run:
             history = state_before.history(events.events, broker.config, self.expressions)
         if Step.REGISTER in options.steps:
             has_new_config = continued.last is None or continued.last.broker != broker.config
-            write_subscriptions(events, history, continued, inputs, changes, has_new_config or redo_from is not None)
+            rewrite = has_new_config or redo_from is not None
+            if write_subscriptions(events, history, broker.config, continued, inputs, changes, rewrite):
+                fingerprints[PREDICATES] = VERSION
         had_hooks = bool(continued.nights and continued.nights[-1].hooks)
         remarks = [
             *version_remarks(broker, continued.nights[-1] if continued.nights else None),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from filtering.sql92 import compile
 from jobs import explain, lag, lint, nightly, replay, verify
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BROKER_CONF
@@ -116,7 +117,11 @@ def test_an_upgrade_between_two_nights_changes_nothing_earlier(broker: GrowingBr
     assert "delivered" in run(explain, *place, "--offset", 3).out.splitlines()[0]
     assert "not delivered" in run(explain, *place, "--offset", len(first) + 1).out.splitlines()[0]
     assert broker.passes_audits()
+    events.append(sql(after(len(broker.log.messages)), "new", MEANS_OTHER_THINGS))
     assert broker.night(events).code == 0
+    predicates = {row["consumer_group"]: row["predicate"] for row in rows_of(broker.folder / "w", "subscriptions")}
+    versions = {"cg": "4.9.7", "new": "5.5.0"}
+    assert predicates == {name: compile(MEANS_OTHER_THINGS, v).spark_predicate() for name, v in versions.items()}
     repeated = broker.night(events, "--redo-from", 0)
     assert repeated.code == 0
     assert broker.received("cg") == first
