@@ -37,7 +37,7 @@ from filtering.consumption.group import DELETED
 from filtering.counted import counted, listed
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
-from filtering.delivery.pull_window import HELD_PULL, PullWindow, WindowKind
+from filtering.delivery.pull_window import HELD_PULL, PullWindow, WindowKind, is_about
 from filtering.explanation.decision import (
     BitMapCheck,
     Decision,
@@ -93,7 +93,7 @@ from schemas.delta.table_rows import Condition, greatest, least, may_hold, one_o
 from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.message_view import file_columns, view
 from schemas.pops import POPS
-from schemas.pull_windows import PULL_WINDOWS, is_of_night, stored_windows
+from schemas.pull_windows import PULL_WINDOWS, stored_windows
 
 # Deliveries of single messages.
 
@@ -656,22 +656,13 @@ class WindowsOfMessages:
             place = message.queue_id, message.queue_offset, message.commitlog_offset
             for run, window in self.of_topic(message.topic):
                 night = self._numbers[run]
-                if window.covers(*place, message.store_timestamp) and _counts(window.kind, night, number, is_late):
+                if window.covers(*place, message.store_timestamp) and is_about(window.kind, night, number, is_late):
                     found[window.consumer_group].append((night, window))
         return found
 
     def _read_windows(self, topic: str) -> Sequence[tuple[str, PullWindow]]:
         of_groups = [one_of("consumer_group", self._groups)] if self._groups is not None else []
         return stored_windows(self._facts.rows(PULL_WINDOWS, where=[one_of("topic", [topic]), *of_groups]))
-
-
-def _counts(kind: WindowKind, night: int, first: int, is_late: bool) -> bool:
-    """Whether a window of a night is about the messages in it. ``first``: the night that first filtered them."""
-    if kind is WindowKind.UNCERTAIN:
-        return True  # it is limited to seconds
-    if not is_late:
-        return kind is not WindowKind.LATE and bool(is_of_night(kind, night, first))
-    return night == first if kind is WindowKind.LATE else kind is not WindowKind.ONLINE and night > first
 
 
 def why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: int) -> str:

@@ -15,7 +15,7 @@ from filtering.consumption.group import FIRST_START, StartReason, with_first_mes
 from filtering.consumption.plan import resets_and_first_starts
 from filtering.counted import counted, listed
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import BEGINNING, EVERYWHERE, OffsetRange, PullWindow, WindowKind
+from filtering.delivery.pull_window import BEGINNING, PullWindow, WindowKind
 from filtering.explanation.journey import group_of_topic
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic
 from schemas.commitlog import COMMITLOG
@@ -69,7 +69,7 @@ class FirstStarts:
         first = [window for window in windows if window.available_at == at]
         # An empty range leaves a queue to another window, or ends at the offset that the group has committed.
         window = max(first, key=lambda each: (each.kind is not WindowKind.LOST, *reversed(each.range_of(queue_id))))
-        begin, (_, end) = self._begin(window, queue, EVERYWHERE), window.range_of(queue_id)
+        begin, (_, end) = self._begin(window, queue), window.range_of(queue_id)
         if begin is None or end == 0:
             return None
         lost = [each.offsets[queue_id][0] for each in first if each.kind is WindowKind.LOST]
@@ -79,20 +79,7 @@ class FirstStarts:
             reason = with_first_message(StartReason(reason))
         return Start(at, offset, reason)
 
-    def begins(self, queue: GroupQueue, places: OffsetRange = EVERYWHERE) -> list[tuple[int, int]]:
-        """Where the group began in a queue, returned or went back: queue offsets, each with a physical offset.
-
-        Only in entries with the physical offsets ``places``: from where the queue began again, until it did once more.
-        """
-        group, topic, queue_id = queue
-        found = []
-        for window in self._windows[group, topic]:
-            (low, high), (at, _) = window.range_of(queue_id), window.places.get(queue_id, EVERYWHERE)
-            if low < high and places[0] <= at < places[1]:
-                found.append((self._begin(window, queue, places) or 0, at))
-        return found
-
-    def _begin(self, window: PullWindow, queue: GroupQueue, places: OffsetRange) -> int | None:
+    def _begin(self, window: PullWindow, queue: GroupQueue) -> int | None:
         """The first offset of a queue in a window; the end of the queue if nothing was stored since then.
 
         None if maintenance removed the message.
@@ -101,15 +88,15 @@ class FirstStarts:
         low, _ = window.range_of(queue_id)
         if window.stored_from == BEGINNING:
             return low
-        offsets, times = self._entries(topic, queue_id, places)
+        offsets, times = self._entries(topic, queue_id)
         at = int(np.searchsorted(times, window.stored_from))
         if at == 0 and self._facts.last.messages_from:
             return None
         return max(low, int(offsets[at] if at < len(offsets) else offsets[-1] + 1 if at else 0))
 
-    def _read_entries(self, topic: str, queue_id: int, places: OffsetRange) -> tuple[Int64s, Int64s]:
-        """The queue offsets and store times (ms) of a queue's entries with these physical offsets, ascending."""
-        where = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), within("commitlog_offset", *places)]
+    def _read_entries(self, topic: str, queue_id: int) -> tuple[Int64s, Int64s]:
+        """The queue offsets and store times (ms) of a queue's entries, ascending."""
+        where = [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
         rows = sorted_by(self._facts.rows(CONSUMEQUEUE, ["queue_offset", "store_timestamp"], where), "queue_offset")
         return rows["queue_offset"].to_numpy(), rows["store_timestamp"].to_numpy()
 

@@ -9,7 +9,8 @@ Tried has the subscriptions to try, on each broker: one from the command line, o
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -21,16 +22,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from answers.facts import BrokerFacts
-from answers.first_starts import FirstStarts
 from answers.lint import findings_of_rows
 from answers.rendering import Shown
 from answers.results import what_if_html, what_if_text
 from filtering.broker_config import BrokerConfig
 from filtering.counted import listed
 from filtering.delivery.delivery_blocks import DELIVERED, DROPPED_BY_HOOK
-from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, FilterChange, FilterChanges
+from filtering.delivery.filter_changes import (
+    GAINED,
+    LOST,
+    ChangeResult,
+    FilterChange,
+    FilterChanges,
+    LogOfNights,
+    PulledMessages,
+)
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
-from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange
+from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
 from filtering.findings import Finding
 from filtering.predicate import FALSE
 from filtering.pulls import refusal
@@ -50,8 +58,7 @@ from schemas.delta.table_rows import Key, filtered, least, one_of, sorted_by, tu
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.newest_messages import Rows, messages_at
 from schemas.messages.stored_messages import scan_entries
-from schemas.pull_windows import PULL_WINDOWS, stored_windows
-from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session
 
@@ -62,48 +69,55 @@ Period = tuple[int, int]
 """Store times, ms, the second exclusive."""
 
 
-class _PulledOffsets:
-    """The offsets that some groups pulled in the queues of some topics, by the tables."""
+class _Windows:
+    """What some groups pulled of some topics by the windows of nights, and what waits for them."""
 
-    def __init__(self, facts: BrokerFacts, groups: Collection[str], topics: Collection[str]) -> None:
+    def __init__(self, facts: BrokerFacts, groups: Collection[str], topics: Collection[str], period: Period) -> None:
         self._facts = facts
         self._first_kept = cache(self._read_first_kept)
+        self._log = cache(self._read_log)
         where = [one_of("topic", topics), one_of("consumer_group", groups)]
         self._offsets = facts.rows(CURRENT_OFFSETS, where=where)
-        self._starts = FirstStarts(facts, stored_windows(facts.rows(PULL_WINDOWS, where=where)))
-        progress = facts.rows(QUEUE_PROGRESS, ["topic", "queue_id", "begins_at"], [where[0], within("begins_at")])
-        self._begins = sorted(tuples(progress, "begins_at", "topic", "queue_id"))
+        numbers = {night.run: number for number, night in enumerate(facts.nights)}
+        self._windows: defaultdict[GroupTopic, list[tuple[int, PullWindow]]] = defaultdict(list)
+        for run, window in stored_windows(facts.rows(PULL_WINDOWS, where=where)):
+            if window.kind in PULLED and window.stored_from < period[1] and period[0] < window.stored_to:
+                self._windows[window.key].append((numbers[run], window))
 
-    def of(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
-        """The pulled and the pending offsets of a group, by queue id.
+    def pulled(self, group: str, topic: str) -> PulledMessages:
+        """What a group pulled of a topic. It counts as having pulled all of a queue in which it has no offset."""
+        return PulledMessages(
+            self._log(topic), self._windows[group, topic], self._of(group, topic)["queue_id"].to_pylist()
+        )
 
-        Offsets that a reset jumped over count as pulled. Messages that the broker deleted are not pending.
-        """
-        offsets = filtered(self._offsets, [one_of("consumer_group", [group]), one_of("topic", [topic])])
-        pulled: dict[int, OffsetRange] = {}
+    def pending(self, group: str, topic: str) -> Mapping[int, OffsetRange]:
+        """The offsets that a group has yet to pull, by queue id. Messages that the broker deleted are not pending."""
         pending: dict[int, OffsetRange] = {}
-        for queue_id, told_to, end in tuples(offsets, "queue_id", "told_to", "queue_end"):
-            begin, queue = told_to or 0, (group, topic, queue_id)
-            first = 0 if queue[1:] in self._facts.begins else min(self._starts.begins(queue), default=(begin, 0))[0]
-            pulled[queue_id] = (first, begin)
+        for queue_id, told_to, end in tuples(self._of(group, topic), "queue_id", "told_to", "queue_end"):
+            begin = told_to or 0
             pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, FOREVER)
-        return pulled, pending
+        return pending
 
-    def ended(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
-        """What a group pulled or lost before a queue began again: offsets, and physical offsets, by queue id."""
-        offsets, places = {}, {}
-        for (of, queue_id), begin in self._facts.begins.items():
-            if of != topic:
-                continue
-            queue = group, topic, queue_id
-            before = max((at for at, *each in self._begins if each == [of, queue_id] and at < begin), default=BEGINNING)
-            begins = self._starts.begins(queue, (before, begin))
-            if self._starts.begins(queue, (BEGINNING, before)):  # it was there before, and went on at the first entry
-                begins.append((0, before))
-            if begins:
-                offsets[queue_id] = min(offset for offset, _ in begins), FOREVER
-                places[queue_id] = min(at for _, at in begins), begin
-        return offsets, places
+    def _of(self, group: str, topic: str) -> pa.Table:
+        return filtered(self._offsets, [one_of("consumer_group", [group]), one_of("topic", [topic])])
+
+    def _read_log(self, topic: str) -> LogOfNights:
+        """Which night first filtered which messages of a topic. Only files with late messages are read."""
+        nights = self._facts.nights
+        runs, ends = [night.run for night in nights], np.array([night.delivered_to or 0 for night in nights], np.int64)
+        files = [
+            file
+            for file in self._facts.warehouse.files(CONSUMEQUEUE, self._facts.name)
+            if bisect_left(runs, file.greatest["run"]) > np.searchsorted(ends, file.least["commitlog_offset"], "right")
+        ]
+        where = [one_of("topic", [topic])]
+        rows = self._facts.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset", "run"], where, files)
+        offsets, first = np.unique(rows["commitlog_offset"].to_numpy(), return_index=True)
+        written = rows["run"].combine_chunks().dictionary_encode()
+        of_runs = np.array([bisect_left(runs, run) for run in written.dictionary.to_pylist()], np.int64)
+        filtered_in = of_runs[written.indices.to_numpy()][first]
+        is_late = filtered_in > np.searchsorted(ends, offsets, "right")
+        return LogOfNights(ends, offsets[is_late], filtered_in[is_late])
 
     def _kept_from(self, topic: str, queue_id: int) -> int:
         """The first offset of a queue whose message is still in the broker's log."""
@@ -122,7 +136,7 @@ class DeliveryHistory:
         self._facts = facts
         groups, topics = {row.consumer_group for row in wanted}, {row.topic for row in wanted}
         self._received = _received(facts, groups, topics, period)
-        self._pulled = _PulledOffsets(facts, groups, topics)
+        self._windows = _Windows(facts, groups, topics, period)
 
     def change(self, old: SubscriptionRow | None, new: SubscriptionRow) -> FilterChange:
         """The change from the subscription in force to another one."""
@@ -137,18 +151,15 @@ class DeliveryHistory:
     def _change(self, old: SubscriptionRow | None, new_filter: MessageFilter) -> FilterChange:
         group, topic = new_filter.key
         received = filtered(self._received, [one_of("consumer_group", [group]), one_of("topic", [topic])])
-        pulled, pending = self._pulled.of(group, topic)
-        ended, ended_places = self._pulled.ended(group, topic)
+        pending = self._windows.pending(group, topic)
         return FilterChange(
             filter=new_filter,
             received=_offsets(received, DELIVERED),
             dropped=_offsets(received, DROPPED_BY_HOOK),
-            pulled=pulled,
+            pulled=self._windows.pulled(group, topic),
             pending=pending,
             in_force=None if old is None else message_filter(old, [old], self._facts.broker),
-            places=self._facts.places(topic, pulled),
-            ended=ended,
-            ended_places=ended_places,
+            places=self._facts.places(topic, pending),
         )
 
 

@@ -17,7 +17,6 @@ from filtering.delivery.message_filter import MessageFilter, tag_check
 from filtering.delivery.pull_window import (
     BEGINNING,
     FOREVER,
-    Number,
     OffsetRange,
     PullWindow,
     UncertainChange,
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 PULL = "PULL"
 FILTERING = (WindowKind.ONLINE, WindowKind.BACKLOG, WindowKind.RESET)
 """The kinds of the windows that a night planned to filter messages with."""
+PULLED = (*FILTERING, WindowKind.LATE)
+"""The kinds of the windows whose messages the group pulled."""
 _ALL_OFFSETS, _ALL_PLACES = (0, FOREVER), (BEGINNING, FOREVER)
 _QUEUE = pa.struct(
     [
@@ -170,20 +171,6 @@ def _client_tags(window: PullWindow) -> list[str] | None:
 def stored_windows(rows: pa.Table) -> list[tuple[str, PullWindow]]:
     """The windows of some rows, without their filters, each with its run, in the order of the runs."""
     return [(row["run"], _stored_window(row)) for row in sorted_by(rows, "run").to_pylist()]
-
-
-def is_of_night(kind: WindowKind, night: Number, own: Number) -> Any:
-    """Whether a window of a night filters messages whose own night, by their place in the log, is ``own``.
-
-    Nights are numbered in order. Numbers, or arrays with an element for each message.
-    """
-    match kind:
-        case WindowKind.ONLINE:
-            return own == night
-        case WindowKind.LATE:
-            return own < night
-        case _:
-            return own <= night
 
 
 def _stored_window(row: Mapping[str, Any]) -> PullWindow:

@@ -50,7 +50,7 @@ from filtering.consumption.group import RESET
 from filtering.delivery.delivery_blocks import DELIVERED
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
-from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind
+from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind, is_of_night
 from filtering.delivery.topic_filters import PASSED_STAGE2, MaskKey, TopicFilters, mask_key
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import subscription_history
@@ -67,7 +67,7 @@ from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, sort
 from schemas.ledger_check import Withdrawal, withdrawals_since
 from schemas.messages.stored_messages import scan_entries
 from schemas.pops import RECORDED
-from schemas.pull_windows import FILTERING, PULL_WINDOWS, is_of_night, stored_windows
+from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import RUN_LEDGER, earlier_configs, filtered_to
@@ -90,7 +90,6 @@ WINDOW_CHECKS = pa.schema(
     ]
 )
 Mask = NDArray[np.bool_]
-_FILTERING = (*FILTERING, WindowKind.LATE)
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ class _Checks:
         self._windows: defaultdict[GroupTopic, list[_Window]] = defaultdict(list)
         self._went_back = _went_back(facts)
         for run, window in stored_windows(facts.rows(PULL_WINDOWS, where=[within("run", first_run)])):
-            if window.kind in _FILTERING:
+            if window.kind in PULLED:
                 area = _Area(run, self._nights[run], window.kind, mask_key(window), window)
                 self._windows[window.key].append(_Window(area, window.subscription_from, window.available_at))
                 if window.kind is WindowKind.RESET or window.reason == RESET:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -13,8 +13,8 @@ import pyarrow as pa
 from filtering.delivery import topic_filters
 from filtering.delivery.entries import Entries, Int64s, among
 from filtering.delivery.message_filter import MessageFilter
-from filtering.delivery.pull_window import BEGINNING, OffsetRange, PullWindow
-from filtering.delivery.topic_filters import TopicFilters
+from filtering.delivery.pull_window import BEGINNING, EVERYWHERE, OffsetRange, PullWindow, is_about
+from filtering.delivery.topic_filters import TopicFilters, ranges_of
 from filtering.time_spans import DAY
 
 GAINED, LOST = "gained", "lost"
@@ -33,26 +33,79 @@ _NO_BIT_MAP = 0
 
 
 @dataclass(frozen=True, eq=False)
+class LogOfNights:
+    """Which night first filtered which messages. Nights are numbered in order.
+
+    ``ends``: by night, the physical offset up to which it filtered new messages. ``late``: the physical offsets of
+    messages that a night could not read, ascending; ``filtered_in``: the later nights that first filtered them.
+    """
+
+    ends: Int64s
+    late: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    filtered_in: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def nights(self, commitlog_offset: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+        """The night of each message, and whether it came late. A message after the last night has the next number."""
+        is_late = among(commitlog_offset, self.late)
+        night = np.searchsorted(self.ends, commitlog_offset, side="right")
+        night[is_late] = self.filtered_in[np.searchsorted(self.late, commitlog_offset[is_late])]
+        return night, is_late
+
+
+@dataclass(frozen=True, eq=False)
+class PulledMessages:
+    """The messages that a group pulled: those that ``windows`` cover, each with the number of its night.
+
+    The group has also pulled all messages of the queues that ``known_queues`` does not list; None: it lists all.
+    """
+
+    log: LogOfNights
+    windows: Sequence[tuple[int, PullWindow]]
+    known_queues: Collection[int] | None = None
+
+    def among(self, entries: Entries) -> npt.NDArray[np.bool_]:
+        """Whether the group pulled each entry of a block."""
+        queue_ids, bounds = entries.queue_bounds
+        sizes = np.diff(bounds)
+        first, is_late = self.log.nights(entries.commitlog_offset)
+        known = queue_ids if self.known_queues is None else list(self.known_queues)
+        pulled: npt.NDArray[np.bool_] = ~np.repeat(np.isin(queue_ids, known), sizes)
+        begin, end = int(entries.store_timestamp.min()), int(entries.store_timestamp.max())
+        for night, window in self.windows:
+            if end < window.stored_from or window.stored_to <= begin:
+                continue
+            flags = is_about(window.kind, night, first, is_late) & (first < len(self.log.ends))
+            if not flags.any():
+                continue
+            low, high = ranges_of(queue_ids, window.offsets.items(), (0, 0) if window.only_listed else EVERYWHERE)
+            flags &= (window.stored_from <= entries.store_timestamp) & (entries.store_timestamp < window.stored_to)
+            flags &= (np.repeat(low, sizes) <= entries.queue_offset) & (entries.queue_offset < np.repeat(high, sizes))
+            if window.places:
+                low, high = ranges_of(queue_ids, window.places.items(), EVERYWHERE)
+                flags &= np.repeat(low, sizes) <= entries.commitlog_offset
+                flags &= entries.commitlog_offset < np.repeat(high, sizes)
+            pulled |= flags
+        return pulled
+
+
+@dataclass(frozen=True, eq=False)
 class FilterChange:
     """A changed filter of a group.
 
     ``received`` are the physical offsets of the messages that the group received, ``dropped`` of those that its
-    client's hooks dropped and would drop again; both ascending. By queue id, ``pulled`` has the offsets that the group
-    has pulled, ``pending`` those that it has yet to pull. It has pulled all of a queue that ``pulled`` does not list.
-    Both are of the entries with physical offsets in ``places``, in queues that began again; ``ended`` has the offsets
-    of the entries that the group pulled, or lost, in these queues before, and ``ended_places`` their physical offsets.
+    client's hooks dropped and would drop again; both ascending. ``pulled``: what the group has pulled; None: all. By
+    queue id, ``pending`` has the offsets that it has yet to pull, of the entries with physical offsets in ``places``,
+    in queues that began again.
     ``in_force`` is the group's filter in force; None: it has none, or the broker refuses its pulls.
     """
 
     filter: MessageFilter
     received: Int64s
     dropped: Int64s
-    pulled: Mapping[int, OffsetRange] = field(default_factory=dict)
+    pulled: PulledMessages | None = None
     pending: Mapping[int, OffsetRange] = field(default_factory=dict)
     in_force: MessageFilter | None = None
     places: Mapping[int, OffsetRange] = field(default_factory=dict)
-    ended: Mapping[int, OffsetRange] = field(default_factory=dict)
-    ended_places: Mapping[int, OffsetRange] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -119,51 +172,42 @@ class FilterChanges:
 class _ChangesOfTopic:
     """The changes of one topic, each with its number among all changes. They run as pull windows of one TopicFilters.
 
-    The windows are, in this order and each for all changes: the new filter on what the group has pulled, also in queues
-    before they began again, on what it has yet to pull, and on all messages; then, for changes with a filter in force,
-    this one on what the group has pulled, also in those queues, and on all messages.
+    The windows are, in this order and each for all changes: the new filter on what the group has pulled, on what it has
+    yet to pull, and on all messages; then, for changes with a filter in force, this one on what the group has pulled,
+    and on all messages.
     """
 
     def __init__(self, numbered: Sequence[tuple[int, FilterChange]], stored: tuple[int, int]) -> None:
         self._numbered = numbered
         self._stored = stored
         changes = [change for _, change in numbered]
-        pulled_windows = [_window(each.filter, stored, each.pulled, False, each.places) for each in changes]
-        ended_windows = [_window(each.filter, stored, each.ended, True, each.ended_places) for each in changes]
-        pending_windows = [_window(each.filter, stored, each.pending, True, each.places) for each in changes]
         windows = [_window(each.filter, stored, {}, False, {}) for each in changes]
-        in_force = [(each.in_force, each) for each in changes if each.in_force is not None]
-        pulled_in_force = [_window(filter_, stored, each.pulled, False, each.places) for filter_, each in in_force]
-        ended_in_force = [_window(filter_, stored, each.ended, True, each.ended_places) for filter_, each in in_force]
-        all_in_force = [_window(filter_, stored, {}, False, {}) for filter_, _ in in_force]
-        of_new = [*pulled_windows, *ended_windows, *pending_windows, *windows]
-        of_old = [*pulled_in_force, *ended_in_force, *all_in_force]
-        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*of_new, *of_old])
+        pending_windows = [_window(each.filter, stored, each.pending, True, each.places) for each in changes]
+        in_force = [_window(each.in_force, stored, {}, False, {}) for each in changes if each.in_force is not None]
+        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*windows, *pending_windows, *windows, *in_force, *in_force])
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
         """Adds the counts of a block to ``result``. Returns its rows."""
-        block = self.filters.run(entries)
+        block = self.filters.run(entries, self._pulled(entries))
         matched = block.delivered.flags(self.filters.window_count)
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
-        of_changes, of_filters_in_force = np.split(matched, [4 * len(self._numbered)])
-        in_force = zip(*np.split(of_filters_in_force, 3), strict=True)
+        of_changes, of_filters_in_force = np.split(matched, [3 * len(self._numbered)])
+        in_force = zip(*np.split(of_filters_in_force, 2), strict=True)
         batches = []
         for window, (number, change) in enumerate(self._numbered):
-            pulled, ended, pending, matches = of_changes[window :: len(self._numbered)]
-            pulled = pulled | ended
+            pulled, pending, matches = of_changes[window :: len(self._numbered)]
             received = among(entries.commitlog_offset, change.received) & in_time
             dropped = among(entries.commitlog_offset, change.dropped)
             kept, gained, lost = received & matches, pulled & ~received & ~dropped, received & ~matches
             _count_kept(number, entries, kept, result)
-            both = [window, window + len(self._numbered)]
-            result.scanned[number] += int(block.scanned[block.mask_of[both]].sum())
-            result.passed_stage1[number] += int(block.counts[both, :, topic_filters.PASSED_STAGE1].sum())
-            result.failed[number] += int(block.counts[both, :, topic_filters.EVALUATION_ERRORS].sum())
+            result.scanned[number] += int(block.scanned[block.mask_of[window]].sum())
+            result.passed_stage1[number] += int(block.counts[window, :, topic_filters.PASSED_STAGE1].sum())
+            result.failed[number] += int(block.counts[window, :, topic_filters.EVALUATION_ERRORS].sum())
             result.pending[number] += int(pending.sum())
             result.stored[number] += int(in_time.sum())
             if change.in_force is not None:
-                pulled_before, ended_before, matches_before = next(in_force)
-                before, after = pulled_before | ended_before | received & matches_before, pulled | kept
+                pulled_before, matches_before = next(in_force)
+                before, after = pulled_before | received & matches_before, pulled | kept
                 result.new_gains[number] += int((after & ~before & ~dropped).sum())
                 result.new_losses[number] += int((before & ~after & ~dropped).sum())
                 result.same_gains[number] += int((gained & before).sum())
@@ -172,6 +216,19 @@ class _ChangesOfTopic:
                 if flags.any():
                     batches.append(_rows(number, kind, entries, np.flatnonzero(flags)))
         return batches
+
+    def _pulled(self, entries: Entries) -> dict[int, npt.NDArray[np.bool_]]:
+        """By window, what the groups pulled of a block, for the windows on that."""
+        selected = {}
+        in_force = 3 * len(self._numbered)
+        for window, (_, change) in enumerate(self._numbered):
+            if change.pulled is not None:
+                selected[window] = change.pulled.among(entries)
+            if change.in_force is not None:
+                if window in selected:
+                    selected[in_force] = selected[window]
+                in_force += 1
+        return selected
 
 
 def _count_kept(number: int, entries: Entries, kept: npt.NDArray[np.bool_], result: ChangeResult) -> None:

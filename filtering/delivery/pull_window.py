@@ -26,6 +26,7 @@ OffsetRange = tuple[int, int]
 """Queue offsets or physical offsets, the second exclusive."""
 EVERYWHERE: OffsetRange = (BEGINNING, FOREVER)
 Number = int | npt.NDArray[np.int64]
+Flag = bool | npt.NDArray[np.bool_]
 
 
 class WindowKind(Enum):
@@ -43,6 +44,32 @@ class WindowKind(Enum):
     """Messages that were gone before the group could pull them."""
     UNCERTAIN = "uncertain"
     """Messages that may have met the subscription before: the broker held a pull when it changed."""
+
+
+def is_of_night(kind: WindowKind, night: Number, own: Number) -> Any:
+    """Whether a window of a night filters messages whose own night, by their place in the log, is ``own``.
+
+    Nights are numbered in order. Numbers, or arrays with an element for each message.
+    """
+    match kind:
+        case WindowKind.ONLINE:
+            return own == night
+        case WindowKind.LATE:
+            return own < night
+        case _:
+            return own <= night
+
+
+def is_about(kind: WindowKind, night: int, first: Number, is_late: Flag) -> Any:
+    """Whether a window of a night is about the messages in it, as :func:`is_of_night`.
+
+    ``first``: the night that first filtered them; ``is_late``: whether an earlier one could not read them.
+    """
+    if kind is WindowKind.UNCERTAIN:
+        return is_late | np.True_  # it is limited to seconds
+    on_time = kind is not WindowKind.LATE and is_of_night(kind, night, first)
+    late = first == night if kind is WindowKind.LATE else kind is not WindowKind.ONLINE and first < night
+    return np.where(is_late, late, on_time)
 
 
 @dataclass(frozen=True)

@@ -488,11 +488,15 @@ class TopicFilters:
         """The message properties that the filters read."""
         return self._matcher.properties
 
-    def run(self, entries: Entries) -> BlockResult:
-        """Runs all filters on a block of entries."""
+    def run(self, entries: Entries, selected: Mapping[int, npt.NDArray[np.bool_]] | None = None) -> BlockResult:
+        """Runs all filters on a block of entries. ``selected``: by number, the only entries of some windows."""
         matches = self._matcher.match_columns(entries.properties, len(entries), pa.array(entries.tags_code))
         queue_ids, bounds = entries.queue_bounds
-        masks = self._fill_masks(entries, queue_ids, bounds)
+        masks = self._fill_masks(entries, queue_ids, bounds, len(selected or ()))
+        mask_of = self._windows[:, MASK].copy()
+        for number, (window, flags) in enumerate((selected or {}).items(), len(self._masks)):
+            masks.add(number)[:] = masks.rows[masks.row_of[mask_of[window]]] & packed_bits.pack(flags)
+            mask_of[window] = number
         if entries.bit_maps is None:
             planes, readable = self._calc_planes(matches.bits, masks, len(entries))
             bit_maps = to_bit_maps(planes, readable) if self._has_filter_data else None
@@ -501,13 +505,13 @@ class TopicFilters:
             bit_maps = None
         live_entries = self._fill_live_entries(entries.store_timestamp, readable)
         counts = np.zeros((self.window_count, len(queue_ids), len(COUNTS)), np.int64)
-        received, dropped = self._filter(matches.bits, planes, live_entries, masks, bounds, counts)
+        received, dropped = self._filter(matches.bits, planes, live_entries, masks, mask_of, bounds, counts)
         return BlockResult(
             bit_maps,
             self._delivered(matches, counts, received),
             distinct_match_sets(dropped, len(entries)),
             queue_ids,
-            self._windows[:, MASK],
+            mask_of,
             np.array([counts_between(mask, bounds[:-1], bounds[1:]) for mask in masks.rows], np.int64)[masks.row_of],
             counts,
             uncertain_entries(self._uncertain_changes, matches.bits, masks, entries, bounds),
@@ -551,21 +555,21 @@ class TopicFilters:
     def _mask(self, key: MaskKey) -> int:
         return self._masks.setdefault(key, len(self._masks))
 
-    def _fill_masks(self, entries: Entries, queue_ids: Int32s, bounds: Int64s) -> EntryMasks:
-        """The entries that each mask selects. Most masks select all entries of a block, or none."""
+    def _fill_masks(self, entries: Entries, queue_ids: Int32s, bounds: Int64s, more: int) -> EntryMasks:
+        """The entries that each mask selects, with room for ``more``. Most select all entries of a block, or none."""
         first, last = int(entries.store_timestamp.min()), int(entries.store_timestamp.max())
-        masks = EntryMasks(len(self._masks), np.ones(len(entries), bool))
+        masks = EntryMasks(len(self._masks) + more, np.ones(len(entries), bool))
         for number, (stored_from, stored_to, offsets, only_listed, places) in enumerate(self._masks):
             if stored_to <= first or last < stored_from:
                 masks.row_of[number] = NOTHING
             elif offsets or only_listed or places or first < stored_from or stored_to <= last:
-                low, high = _ranges(queue_ids, offsets, (0, 0) if only_listed else ALL)
+                low, high = ranges_of(queue_ids, offsets, (0, 0) if only_listed else ALL)
                 mask = masks.add(number)
                 fill_mask(
                     entries.store_timestamp, entries.queue_offset, bounds, stored_from, stored_to, low, high, mask
                 )
                 if places:
-                    clear_elsewhere(entries.commitlog_offset, bounds, *_ranges(queue_ids, places, ALL), mask)
+                    clear_elsewhere(entries.commitlog_offset, bounds, *ranges_of(queue_ids, places, ALL), mask)
         return masks
 
     def _fill_live_entries(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> EntryMasks:
@@ -590,13 +594,20 @@ class TopicFilters:
         return planes, packed_bits.unpack(present, rows)
 
     def _filter(
-        self, bits: Words, planes: Words, live_entries: EntryMasks, masks: EntryMasks, bounds: Int64s, counts: Int64s
+        self,
+        bits: Words,
+        planes: Words,
+        live_entries: EntryMasks,
+        masks: EntryMasks,
+        mask_of: Int32s,
+        bounds: Int64s,
+        counts: Int64s,
     ) -> tuple[list[tuple[Int32s, Words]], list[tuple[Int32s, Words]]]:
         """What windows received if it differs from what their expression matches, and what their clients dropped."""
         received: list[tuple[Int32s, Words]] = []
         dropped: list[tuple[Int32s, Words]] = []
         windows = self._windows.copy()
-        windows[:, MASK] = masks.row_of[windows[:, MASK]]
+        windows[:, MASK] = masks.row_of[mask_of]
         with_live = windows[:, LIVE] >= 0
         windows[with_live, LIVE] = live_entries.row_of[windows[with_live, LIVE]]
         done = 0
@@ -634,7 +645,7 @@ def mask_key(window: PullWindow | UncertainChange) -> MaskKey:
     return window.stored_from, window.stored_to, offsets, window.only_listed, places
 
 
-def _ranges(queue_ids: Int32s, listed: Iterable[RangeOfQueue], unlisted: OffsetRange) -> tuple[Int64s, Int64s]:
+def ranges_of(queue_ids: Int32s, listed: Iterable[RangeOfQueue], unlisted: OffsetRange) -> tuple[Int64s, Int64s]:
     """The beginnings and the ends of the ranges of some queues."""
     by_queue = dict(listed)
     ranges = [by_queue.get(queue_id, unlisted) for queue_id in queue_ids.tolist()]

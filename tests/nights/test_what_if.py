@@ -22,9 +22,12 @@ from jobs import nightly, what_if
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import FIRST_TIME, BrokerLog
 from tests.captures import rows
+from tests.depth import examples
 from tests.nights import commands
 from tests.nights.commands import Run
+from tests.nights.consumption_model import Model
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
+from tests.nights.random_broker import RandomBroker, Trouble
 from tests.reference import matches
 from tests.replayed import Replayed
 
@@ -366,3 +369,25 @@ def test_messages_that_a_group_will_receive_again_are_kept(broker: GrowingBroker
     leave, reset = event(after(6), "unregister", "cg"), event(after(7), "reset_offset", "cg", queue_id=0, offset=2)
     broker.night([sql(BEFORE, "cg", "n IS NOT NULL"), leave, reset])
     assert same_filter(broker) == (0, 0, 6)
+
+
+@pytest.mark.parametrize("trouble", [Trouble.DELETES, Trouble.EXPIRES, Trouble.RECREATES], ids=lambda each: each.value)
+@pytest.mark.parametrize("seed", range(101, 101 + examples(1, 6)))
+def test_a_group_that_takes_everything_gains_what_it_pulled_by_a_slow_model(
+    run: Run, tmp_path: Path, seed: int, trouble: Trouble
+) -> None:
+    broker, model, warehouse = RandomBroker(seed, tmp_path), Model(), tmp_path / "w"
+    broker.has_queues = True
+    for _ in range(4):
+        model.night(*broker.next_night(trouble))
+        assert run(nightly, *commands.night(warehouse, broker.store, broker.events, broker.config)).code == 0
+    facts = open_facts(Warehouse.at(str(warehouse)))
+    keys = sorted({(pull.group, pull.topic) for pull in model.pulls})
+    wanted = [subscription_of(group, topic, "*", TAG, facts.broker) for group, topic in keys]
+    for key, change in zip(keys, tried(facts, wanted, (BEGINNING, FOREVER)), strict=True):
+        pulls = [pull for pull in model.pulls if (pull.group, pull.topic) == key]
+        received = {pull.stored_at for pull in pulls if pull.matches}
+        pulled = {pull.stored_at for pull in pulls}
+        gained = change.gained.rows["store_timestamp"].to_pylist()
+        assert (key, sorted(gained), change.kept) == (key, sorted(pulled - received), len(received))
+        assert (len(change.lost), change.scanned) == (0, len(pulled))

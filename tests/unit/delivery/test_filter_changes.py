@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from filtering.delivery.filter_changes import ChangeResult, FilterChange, FilterChanges
+from filtering.delivery.filter_changes import ChangeResult, FilterChange, FilterChanges, LogOfNights, PulledMessages
 from filtering.delivery.message_filter import MessageFilter
+from filtering.delivery.pull_window import PullWindow
 from filtering.sql92 import compile
 from tests.entries import entries
 
@@ -35,6 +36,12 @@ def changed(
     return FilterChanges([change], stored)([entries("T", MESSAGES)])
 
 
+def offsets(begin: int, end: int) -> PulledMessages:
+    """The group pulled these messages in the only night."""
+    window = PullWindow(MessageFilter("cg", "T"), 0, offsets={0: (begin, end)})
+    return PulledMessages(LogOfNights(np.array([10])), [(0, window)])
+
+
 def rows(result: ChangeResult) -> list[tuple[str, int]]:
     return [(row["kind"], row["queue_offset"]) for row in result.rows.to_pylist()]
 
@@ -52,7 +59,7 @@ def test_what_the_clients_hooks_drop_is_not_gained() -> None:
 
 def test_a_message_that_was_received_although_it_seems_not_to_be_pulled() -> None:
     """Of a group whose offset was moved, the tables do not say where it began."""
-    result = changed(above(1), received=[2, *range(5, 10)], pulled={0: (5, 10)}, in_force=above(1))
+    result = changed(above(1), received=[2, *range(5, 10)], pulled=offsets(5, 10), in_force=above(1))
     assert (rows(result), against_in_force(result)) == ([], (0, 0, 0, 0))
 
 
@@ -70,5 +77,5 @@ def test_the_filter_in_force_gains_what_an_earlier_one_did_not_deliver() -> None
 
 def test_only_messages_of_the_period_count() -> None:
     """Its end is exclusive."""
-    result = changed(above(6), received=[0, 1, 9], pending={0: (8, 10)}, pulled={0: (0, 8)}, stored=(100, 900))
+    result = changed(above(6), received=[0, 1, 9], pending={0: (8, 10)}, pulled=offsets(0, 8), stored=(100, 900))
     assert (rows(result), result.stored[0], result.pending[0]) == ([("gained", 7), ("lost", 1)], 8, 1)
