@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from jobs import audit, explain, export, lag, lint, maintain, nightly, pulls, report, what_if
+from schemas.consumptions import CONSUMPTIONS
 from schemas.pops import POP_RECORDS, POPS
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import REBUILT_TABLES, TABLES
@@ -17,8 +18,8 @@ from tests.faults.flips import flip, readable_flips
 from tests.faults.stores import FaultyBroker
 from tests.nights.commands import Run, differing, without_runs
 
-WITHOUT_ROWS = (POP_RECORDS, POPS)
-"""No group of this broker pops."""
+WITHOUT_ROWS = (POP_RECORDS, POPS, CONSUMPTIONS)
+"""No group of this broker pops, and no client writes traces."""
 NAMES = [table.name for table in (*TABLES, RUN_LEDGER) if table not in WITHOUT_ROWS]
 REBUILT = [table.name for table in REBUILT_TABLES if table not in WITHOUT_ROWS]
 ANSWERS: dict[str, tuple[ModuleType, tuple[object, ...]]] = {
