@@ -61,7 +61,10 @@ def api_server() -> Iterator[ApiServer]:
 
 
 def test_the_driver_of_the_pod(api_server: ApiServer, tmp_path: Path) -> None:
-    """It gets the job's arguments, finds the code and the settings, and writes the tables of a local run."""
+    """It gets the job's arguments, finds the code and the settings, and writes the tables of a local run.
+
+    The server of this test starts no pods for executors: their work is done in the driver.
+    """
     python, uploads, work = tmp_path / "bin" / "python", tmp_path / "uploads", tmp_path / "work-dir"
     uploads.mkdir()
     work.mkdir()
@@ -89,7 +92,7 @@ def test_the_driver_of_the_pod(api_server: ApiServer, tmp_path: Path) -> None:
     command = [str(settings) if text == PROPERTIES else text for text in container["args"]]
     assert command.pop(0) == "driver"
     driver = subprocess.run(
-        [SPARK_HOME / "bin" / "spark-submit", "--deploy-mode", "client", *command],
+        [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--deploy-mode", "client", *command],
         capture_output=True, text=True, check=False, cwd=work,
         env={"PATH": os.environ["PATH"], **LOCALHOST, "PYTHONPATH": environment["PYTHONPATH"]},
     )  # fmt: skip

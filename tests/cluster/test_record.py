@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import pytest
 
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from schemas.recording import Recorder
@@ -15,7 +18,14 @@ from tests.nights.commands import told
 TAGS = ("a", "b", "c", "a", "b", "a")
 PRICES = range(6)
 NIGHT = "import sys; from jobs import nightly; nightly.main(sys.argv[1:])"
+PATIENCE = 60.0
+"""s: how long a broker that starts again may take to answer."""
 VERSION = RocketMQVersion.parse(os.environ.get("MQSIEVE_LIVE_VERSION", str(NEWEST)))
+
+pytestmark = pytest.mark.skipif(
+    "MQSIEVE_LIVE_VERSION" not in os.environ,
+    reason="starts a real broker from Maven's jars: set MQSIEVE_LIVE_VERSION=5.5.0 or 4.9.7",
+)
 
 
 def test_a_night_with_what_was_recorded_is_what_consumers_received(tmp_path: Path) -> None:
@@ -24,7 +34,8 @@ def test_a_night_with_what_was_recorded_is_what_consumers_received(tmp_path: Pat
         ask = broker.ask
 
         def look() -> None:
-            assert [name for name, result in recorder.look() if isinstance(result, int)] == ["broker-a"]
+            results = dict(recorder.look())
+            assert isinstance(results.get("broker-a"), int), results
 
         recorder = Recorder(recorded, [], [broker.address], interval=60)
         ask("topic", "Orders", 2)
@@ -54,8 +65,9 @@ def test_a_night_with_what_was_recorded_is_what_consumers_received(tmp_path: Pat
         ask("restart")
         broker.send(["Orders", "Parcels"], TAGS, PRICES)
         ask("settle")
-        list(recorder.look())
-        look()
+        end = time.monotonic() + PATIENCE
+        while any(isinstance(result, str) for _, result in recorder.look()):
+            assert time.monotonic() < end
         recorder.close()
         ask("snapshot", tmp_path / "store")
         received = broker.received()
