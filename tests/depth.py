@@ -1,4 +1,4 @@
-"""The number of examples in random tests; MQSIEVE_DEEP=1, which .ci/run sets, means more."""
+"""The number of examples in random tests; MQSIEVE_DEEP=1 means more: before a release, and after changes of rules."""
 
 import os
 

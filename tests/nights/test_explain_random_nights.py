@@ -43,7 +43,7 @@ def told(found: Explanation) -> Answer:
 
 
 @pytest.mark.parametrize("trouble", [Trouble.NONE, Trouble.DELETES, Trouble.RECREATES], ids=lambda each: each.value)
-@pytest.mark.parametrize("seed", range(100, 100 + examples(1, 3)))
+@pytest.mark.parametrize("seed", range(100, 100 + examples(1, 6)))
 def test_messages_are_explained_as_a_slow_model_says(run: Run, tmp_path: Path, seed: int, trouble: Trouble) -> None:
     broker, model, warehouse = RandomBroker(seed, tmp_path), Model(), tmp_path / "w"
     broker.has_queues = True

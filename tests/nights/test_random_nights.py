@@ -83,7 +83,7 @@ class Warehouse:
 
 
 @pytest.mark.parametrize("trouble", UNLIKE, ids=lambda each: each.value)
-@pytest.mark.parametrize("seed", range(examples(1, 2)))
+@pytest.mark.parametrize("seed", range(examples(1, 3)))
 def test_every_way_to_run_nights_leaves_the_same_tables(run: Run, tmp_path: Path, seed: int, trouble: Trouble) -> None:
     chosen = random.Random(seed)
     broker = RandomBroker(seed, tmp_path)
@@ -102,7 +102,7 @@ def test_every_way_to_run_nights_leaves_the_same_tables(run: Run, tmp_path: Path
 
 
 @pytest.mark.parametrize("trouble", MODELLED, ids=lambda each: each.value)
-@pytest.mark.parametrize("seed", range(100, 100 + examples(2, 5)))
+@pytest.mark.parametrize("seed", range(100, 100 + examples(2, 8)))
 def test_groups_receive_what_a_slow_model_says(run: Run, tmp_path: Path, seed: int, trouble: Trouble) -> None:
     broker, model = RandomBroker(seed, tmp_path), Model()
     broker.has_queues = True

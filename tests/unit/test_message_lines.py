@@ -107,7 +107,7 @@ def random_line(rng: random.Random) -> str:
 def test_random_lines(form: LogForm) -> None:
     rng = random.Random(7)
     taken = 0
-    for _ in range(examples(30, 300)):
+    for _ in range(examples(30, 1_000)):
         lines = [random_line(rng) for _ in range(40)]
         if not form.has_positions:
             lines = [
