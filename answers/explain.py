@@ -4,7 +4,7 @@
 2. Was it delivered? Then delivery_blocks say so (Delivery), and the answer is the subscription in force when it was
    pulled.
 3. Otherwise: which of the windows that nights planned covers it for the group (WindowsOfMessages)? If none does, the
-   group has not pulled it: it will (pending), or never asked for it.
+   group has not pulled it: it will (pending), or never asked for it. For a group that pops, its pops say so.
 4. If one does, ``decide`` applies the window's filters, stage by stage, and says which one stops the message, and which
    similar message would have passed (:mod:`filtering.explanation`).
 5. What is not certain is added: a subscription that changed while the broker held a pull, clients that seem to

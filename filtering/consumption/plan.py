@@ -12,7 +12,7 @@ that is online pulls a message when it is stored: that makes the windows ``onlin
 subscription then in force filters the messages from its committed offset on: these windows (``backlog``) are also for
 messages of earlier nights. Then the plan says what is not certain: messages that may have met the old or the new
 subscription (``uncertain_changes``), and queues that clients of a group with different tags shared (``allocated``,
-``assumed``).
+``assumed``). Times in which a group pops are left out: the broker wrote down what it got (:mod:`filtering.pops.modes`).
 
 The rules agree message by message with a running broker (docs/CONSUMPTION.md). Which queues began again is known only
 when the new messages have been read; then the night is planned once more (:mod:`jobs.night.night`).

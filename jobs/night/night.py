@@ -16,6 +16,10 @@ in the snapshot, and what is new (NewMessages). Night.run, at the end, does this
    consumer_offsets, delivery_stats, queue_progress and current_offsets (:mod:`jobs.night.rows`). The windows go to
    pull_windows.
 
+A group that pops has no windows while it pops: the broker wrote down what it handed out, and the deliveries follow from
+that (:mod:`jobs.night.pops`). What clients wrote of their own consumption goes to consumptions
+(:mod:`jobs.night.consumption_rows`).
+
 Users' filter hooks are asked after step 3, on Spark. A repeated night is the same, with stored messages as the new
 ones. With ``steps``, only a part of this is done: without *deliver*, the plan is empty.
 """

@@ -415,6 +415,9 @@ def _scheduled_tags_codes(messages: Messages, rows: Int64s, delay_levels: Sequen
 WRITTEN_BY_TASKS = (COMMITLOG, POP_RECORDS, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE, CONSUMPTIONS)
 
 
+# The writer.
+
+
 class NightWriter:
     """Collects messages, filters them in large batches, and writes files of the tables."""
 
