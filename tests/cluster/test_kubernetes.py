@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -63,7 +64,8 @@ def api_server() -> Iterator[ApiServer]:
 def test_the_driver_of_the_pod(api_server: ApiServer, tmp_path: Path) -> None:
     """It gets the job's arguments, finds the code and the settings, and writes the tables of a local run.
 
-    The server of this test starts no pods for executors: their work is done in the driver.
+    The server of this test starts no pods for executors: their work is done in the driver, with a local master. Then
+    Spark does not unpack the code where the driver starts, as it does on Kubernetes.
     """
     python, uploads, work = tmp_path / "bin" / "python", tmp_path / "uploads", tmp_path / "work-dir"
     uploads.mkdir()
@@ -91,8 +93,13 @@ def test_the_driver_of_the_pod(api_server: ApiServer, tmp_path: Path) -> None:
     settings.write_text(api_server.objects["ConfigMap"]["data"]["spark.properties"])
     command = [str(settings) if text == PROPERTIES else text for text in container["args"]]
     assert command.pop(0) == "driver"
+    for code in uploads.rglob("*.zip"):
+        shutil.unpack_archive(code, work / code.stem)
     driver = subprocess.run(
-        [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--deploy-mode", "client", *command],
+        [
+            SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--conf", "spark.driver.host=127.0.0.1",
+            "--deploy-mode", "client", *command,
+        ],
         capture_output=True, text=True, check=False, cwd=work,
         env={"PATH": os.environ["PATH"], **LOCALHOST, "PYTHONPATH": environment["PYTHONPATH"]},
     )  # fmt: skip
