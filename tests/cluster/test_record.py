@@ -22,12 +22,11 @@ PATIENCE = 60.0
 """s: how long a broker that starts again may take to answer."""
 VERSION = RocketMQVersion.parse(os.environ.get("MQSIEVE_LIVE_VERSION", str(NEWEST)))
 
-pytestmark = pytest.mark.skipif(
+
+@pytest.mark.skipif(
     "MQSIEVE_LIVE_VERSION" not in os.environ,
     reason="starts a real broker from Maven's jars: set MQSIEVE_LIVE_VERSION=5.5.0 or 4.9.7",
 )
-
-
 def test_a_night_with_what_was_recorded_is_what_consumers_received(tmp_path: Path) -> None:
     recorded = tmp_path / "recorded"
     with LiveBroker(tmp_path, VERSION) as broker:
