@@ -43,8 +43,8 @@ from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import one_of, within
 from schemas.errors import did_you_mean
-from schemas.messages.message_view import property_names
 from schemas.messages.newest_messages import newest_messages
+from schemas.messages.property_names import property_names
 from schemas.spark_tasks import Session
 
 NAMED = 3

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from answers.facts import BrokerFacts
-from filtering.delivery.delivery_blocks import DELIVERED
+from filtering.delivery.block_schema import DELIVERED
 from filtering.delivery.entries import Int64s
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS

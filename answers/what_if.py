@@ -27,7 +27,7 @@ from answers.rendering import Shown
 from answers.results import what_if_html, what_if_text
 from filtering.broker_config import BrokerConfig
 from filtering.counted import listed
-from filtering.delivery.delivery_blocks import DELIVERED, DROPPED_BY_HOOK
+from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
 from filtering.delivery.filter_changes import (
     GAINED,
     LOST,

@@ -47,7 +47,7 @@ from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups, knows_clients
 from filtering.broker_config import SHORTEST_RECORD, BrokerConfig
 from filtering.consumption.group import RESET
-from filtering.delivery.delivery_blocks import DELIVERED
+from filtering.delivery.block_schema import DELIVERED
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind, is_of_night

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from answers.audits.scope import Scope
-from filtering.delivery.delivery_blocks import DELIVERED, DROPPED_BY_HOOK
+from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.pops import PLANNED
 from schemas.spark_tasks import Session

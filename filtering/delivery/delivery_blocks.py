@@ -15,35 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filtering.delivery.block_schema import MATCH, RECIPIENT
 from filtering.delivery.entries import Entries, Int32s, Int64s
 from filtering.matcher import kernels, packed_bits
 from filtering.matcher.packed_bits import Words
-
-# The Arrow types of delivery blocks.
-
-
-DELIVERED = "DELIVERED"
-DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
-DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
-DEAD = "DEAD"
-
-RECIPIENT = pa.struct(
-    [
-        pa.field("consumer_group", pa.string(), nullable=False),
-        pa.field("subscription_from", pa.int64(), nullable=False),
-        pa.field("available_at", pa.int64()),
-    ]
-)
-MATCH = pa.struct(
-    [
-        pa.field("outcome", pa.string(), nullable=False),
-        pa.field("messages", pa.int32(), nullable=False),
-        pa.field("recipients", pa.list_(RECIPIENT), nullable=False),
-        pa.field("positions", pa.list_(pa.int32())),
-        pa.field("bits", pa.list_(pa.int64())),
-    ]
-)
-
 
 # Sets of pull windows that received the same entries of a block.
 

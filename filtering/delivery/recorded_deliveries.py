@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from filtering.delivery.delivery_blocks import MATCH, block_rows, recipients
+from filtering.delivery.block_schema import MATCH
+from filtering.delivery.delivery_blocks import block_rows, recipients
 from filtering.delivery.entries import Entries, Int32s, Int64s
 
 MESSAGES_OF_A_BLOCK = 1 << 16

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BooleanType
 
 from filtering.delivery.entries import Entries
-from filtering.delivery.message_filter import ENTRY_COLUMNS
+from filtering.delivery.filter_hooks import ENTRY_COLUMNS
 from filtering.matcher.matcher import columns
 from jobs.night.commit import Changes
 from jobs.night.inputs import FilterHook, answer_names

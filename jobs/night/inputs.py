@@ -25,7 +25,7 @@ import numpy as np
 
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, ReadBrokerConfig, read_properties
 from filtering.consumption.offsets import BrokerOffsets
-from filtering.delivery.message_filter import FunctionHook, Hook
+from filtering.delivery.filter_hooks import FunctionHook, Hook
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, ShownVersions
 from filtering.subscriptions.events import GroupTopic, InvalidSubscriptionEvent, SubscriptionEvents
 from filtering.subscriptions.operator_tools import versions_in_log
@@ -41,7 +41,8 @@ from schemas.rocketmq_store.config_files import (
     saves_time_of_offsets,
     versions_in_store,
 )
-from schemas.rocketmq_store.queue_files import has_extension, queue_index, reads_database
+from schemas.rocketmq_store.consume_queue_ext import has_extension
+from schemas.rocketmq_store.queue_files import queue_index, reads_database
 from schemas.rocketmq_store.record_layout import longs
 from schemas.rocketmq_store.recovery import checkpoint
 from schemas.rocketmq_store.segments import Segment, segments

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, DEAD, DELIVERED, DROPPED_BY_CLIENT
+from filtering.delivery.block_schema import DEAD, DELIVERED, DROPPED_BY_CLIENT
+from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW
 from filtering.delivery.entries import Int64s, has_entry
 from filtering.delivery.recorded_deliveries import RecordedDeliveries
 from filtering.pops.groups import PopGroups

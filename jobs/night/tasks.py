@@ -29,18 +29,10 @@ from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery import topic_filters
-from filtering.delivery.delivery_blocks import (
-    BYTES_IN_A_ROW,
-    DELIVERED,
-    DROPPED_BY_CLIENT,
-    DROPPED_BY_HOOK,
-    MatchSets,
-    block_matches,
-    block_rows,
-    recipients,
-)
+from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
+from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, MatchSets, block_matches, block_rows, recipients
 from filtering.delivery.entries import MULTI_QUEUE_OFFSET, Entries, Int32s, Int64s, MultiDispatch, has_entry
-from filtering.delivery.message_filter import Hook, after_hooks
+from filtering.delivery.filter_hooks import Hook, after_hooks
 from filtering.delivery.pull_window import FilterDataInForce, PullWindow, UncertainChange
 from filtering.delivery.topic_filters import BlockResult, TopicFilters, UncertainEntries, count_lost_pulls
 from filtering.subscriptions.events import GroupTopic

@@ -10,20 +10,22 @@ from numpy.typing import NDArray
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
 from filtering.delivery.pull_window import FOREVER
 from schemas.rocketmq_store import record_layout
-from schemas.rocketmq_store.queue_files import (
+from schemas.rocketmq_store.consume_queue_ext import (
     ADDRESS_BASE,
-    ENTRY,
     STORE_TIMESTAMP,
-    STORED_ENTRY,
     TAGS_CODE,
+    encode_units,
+    is_address,
+    repeated_units,
+)
+from schemas.rocketmq_store.queue_files import (
+    ENTRY,
+    STORED_ENTRY,
     DatabaseIndex,
     Difference,
     QueueEntries,
     QueueFiles,
-    encode_units,
     first_not_zero,
-    is_address,
-    repeated_units,
 )
 from schemas.storage import Storage
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from filtering.delivery.delivery_blocks import MatchSet, MatchSets
-from filtering.delivery.message_filter import ENTRY_COLUMNS, FunctionHook, Hook, after_hooks
+from filtering.delivery.filter_hooks import ENTRY_COLUMNS, FunctionHook, Hook, after_hooks
 from filtering.matcher import packed_bits
 
 ROWS = 6
