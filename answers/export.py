@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from answers.facts import check_known_topic
-from answers.message_columns import MessageColumns
 from schemas import commitlog, deliveries
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS, pairs_of
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table
-from schemas.delta.table_rows import files_that_may_hold, filtered, one_of
+from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.message_view import file_columns, view
@@ -138,6 +140,45 @@ def _with_messages(warehouse: Warehouse, selection: Selection, columns: Sequence
             for name in selection.of_messages:
                 rows = rows.append_column(name, found[name])
             yield from rows.combine_chunks().to_batches()
+
+
+FILES_IN_MEMORY = 4
+"""Deliveries come about in the order of the log; those of a backlog go back to earlier files."""
+
+
+class MessageColumns:
+    """Looks up ``columns`` of messages (of VIEW) by broker and physical offset."""
+
+    def __init__(self, warehouse: Warehouse, columns: Sequence[str]) -> None:
+        self._warehouse = warehouse
+        self._columns = columns
+        self._read = lru_cache(FILES_IN_MEMORY)(self._read_file)
+
+    def of(self, broker_name: str | None, offsets: NDArray[np.int64]) -> pa.Table:
+        """The columns of the messages at ``offsets``, in that order; null for a message that maintenance removed."""
+        if not len(offsets):
+            return self._empty()
+        span = within("commitlog_offset", int(offsets.min()), below=int(offsets.max()) + 1)
+        files = [file for file in self._warehouse.log(COMMITLOG).files if file.broker_name == broker_name]
+        at, parts, before = np.full(len(offsets), -1, np.int64), [self._empty()], 0
+        for file in files_that_may_hold(files, [span]):
+            known, values = self._read(file.path)
+            place = np.minimum(np.searchsorted(known, offsets), len(known) - 1)
+            is_here = known[place] == offsets
+            at[is_here] = before + place[is_here]
+            parts.append(values)
+            before += len(known)
+        return pa.concat_tables(parts).take(pa.array(at, mask=at < 0))
+
+    def _empty(self) -> pa.Table:
+        return view(COMMITLOG.file_schema.empty_table(), self._columns)
+
+    def _read_file(self, path: str) -> tuple[NDArray[np.int64], pa.Table]:
+        """The physical offsets in a file, ascending, and the columns of their messages."""
+        needed = file_columns(["commitlog_offset", *self._columns])
+        file = next(file for file in self._warehouse.log(COMMITLOG).files if file.path == path)
+        rows = self._warehouse.rows(COMMITLOG, needed, files=[file]).sort_by("commitlog_offset")
+        return rows["commitlog_offset"].to_numpy(), view(rows, self._columns)
 
 
 def _order(file: StoredFile) -> tuple[str, int, str]:

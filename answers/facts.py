@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.pull_window import FOREVER, OffsetRange
-from filtering.pops.groups import PopGroups
-from filtering.pops.modes import Interval, PopModes
+from filtering.pops.modes import Interval, PopGroups, PopModes
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import BROADCASTING, GroupTopic, Operation, SubscriptionEvent, with_offsets
 from filtering.subscriptions.history import in_force_at, states_by_key, subscription_history
@@ -210,12 +209,12 @@ class BrokerFacts:
     def writes_down_pops(self) -> bool:
         """Whether the broker's own record says what groups popped."""
         text = self.last.inputs.get(POP_MODES)
-        return text is not None and bool(PopModes.of_text(text).recorded) and not self.broker.enable_pop_buffer_merge
+        return text is not None and PopModes.of_text(text).are_written_down(self.broker)
 
     @cached_property
     def popping(self) -> Mapping[GroupTopic, Sequence[Interval]]:
         """When groups popped topics, as far as the broker wrote it down."""
-        return {key: pops for key, pops in self._pops.items() if key[0] not in self.pop_groups.in_order}
+        return self.pop_groups.written_down(self._pops)
 
     @property
     def pops_in_order(self) -> Sequence[GroupTopic]:

@@ -25,7 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,9 @@ from answers.audits.data_file_checks import data_files, table_columns
 from answers.audits.pop_checks import pop_checks
 from answers.audits.scope import Scope, audited_brokers
 from answers.audits.spark_checks import spark_checks
-from answers.audits.trace_checks import proven_deliveries, trace_checks
 from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups, knows_clients
+from answers.proof import Proof, proof
 from filtering.broker_config import SHORTEST_RECORD, BrokerConfig
 from filtering.consumption.group import RESET
 from filtering.delivery.block_schema import DELIVERED
@@ -565,6 +565,44 @@ def _difference(key: tuple[Any, ...], stored: Rows, expected: Rows) -> str | Non
     return ", ".join(name for name, one, other in zip(_COMPARED, found, right, strict=True) if one != other) or None
 
 
+# Traces: what clients wrote of their own consumption, and what is told of it.
+
+_PLACE = [
+    ("broker_name", pa.string()),
+    ("consumer_group", pa.string()),
+    ("topic", pa.string()),
+    ("queue_id", pa.int32()),
+    ("queue_offset", pa.int64()),
+]
+TRACE_CHECKS = pa.schema(
+    [*_PLACE, ("consumed_at", pa.int64()), ("client_process", pa.string()), ("is_told", pa.bool_())]
+)
+PROVEN_DELIVERIES = pa.schema(
+    [*_PLACE, ("available_at", pa.int64()), ("is_proven", pa.bool_()), ("is_denied", pa.bool_())]
+)
+
+
+def proofs_of_brokers(scope: Scope) -> list[tuple[str, Proof]]:
+    """What traces prove of each broker that has some, by its name."""
+    found = ((facts.name, proof(facts, scope.first_run)) for facts in scope.facts)
+    return [(name, each) for name, each in found if each is not None]
+
+
+def trace_checks(proofs: Iterable[tuple[str, Proof]]) -> pa.Table:
+    """A row of TRACE_CHECKS for each trace that can be judged."""
+    return _of_brokers(TRACE_CHECKS, ((name, each.traces) for name, each in proofs))
+
+
+def proven_deliveries(proofs: Iterable[tuple[str, Proof]]) -> pa.Table:
+    """A row of PROVEN_DELIVERIES for each delivery to a group that traces."""
+    return _of_brokers(PROVEN_DELIVERIES, ((name, each.deliveries) for name, each in proofs))
+
+
+def _of_brokers(schema: pa.Schema, parts: Iterable[tuple[str, pa.Table]]) -> pa.Table:
+    named = (part.append_column("broker_name", pa.repeat(name, len(part))) for name, part in parts)
+    return pa.concat_tables([schema.empty_table(), *(part.select(schema.names).cast(schema) for part in named)])
+
+
 # Totals of queues.
 
 
@@ -713,6 +751,7 @@ class Relations:
         self._folder = folder
         self._engine = QueryBuilder()
         self._registered: set[str] = set()
+        proofs = cache(partial(proofs_of_brokers, scope))
         self._computed: dict[str, Callable[[], pa.Table]] = {
             "brokers": lambda: audited_brokers(scope),
             "tag_codes": self._tag_codes,
@@ -723,8 +762,8 @@ class Relations:
             "delivery_counts": lambda: delivery_counts(scope),
             "window_checks": lambda: window_checks(scope),
             "pop_checks": lambda: pop_checks(scope, session),
-            "trace_checks": lambda: trace_checks(scope),
-            "proven_deliveries": lambda: proven_deliveries(scope),
+            "trace_checks": lambda: trace_checks(proofs()),
+            "proven_deliveries": lambda: proven_deliveries(proofs()),
             "bit_map_checks": lambda: bit_map_checks(scope, session),
             "subscription_checks": lambda: subscription_checks(scope),
             "inconsistent_groups": lambda: inconsistencies(scope, session),

@@ -1,8 +1,8 @@
 """Which groups pop, and since when: groups may pull at first and pop later, or the other way round.
 
 No broker says it of all of them. A group pops a topic if the broker's record has a pop of it, if
-config/messageRequestMode.json says so, or if an event names a protocol that pops. It counts from the start before:
-clients do not change while they are online. An event with a protocol that pulls ends it.
+config/messageRequestMode.json says so (PopGroups), or if an event names a protocol that pops. It counts from the
+start before: clients do not change while they are online. An event with a protocol that pulls ends it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,53 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from filtering.broker_config import BrokerConfig
 from filtering.delivery.pull_window import BEGINNING, FOREVER
-from filtering.pops.groups import PopGroups
 from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 Interval = tuple[int, int]
 """[from, to), ms."""
+RETRY_MAX_TIMES = 16
+"""How often a group's message is redelivered, if its configuration does not say (SubscriptionGroupConfig)."""
+
+
+@dataclass(frozen=True)
+class PopGroups:
+    """From config/messageRequestMode.json and config/subscriptionGroup.json.
+
+    ``popping``: remoting groups that were switched to POP, by topic. ``retry_max_times``: by group, where it is not
+    RETRY_MAX_TIMES. ``in_order``: groups with consumeMessageOrderly, whose pops the broker does not write down.
+    """
+
+    popping: frozenset[GroupTopic] = frozenset()
+    retry_max_times: Mapping[str, int] = field(default_factory=dict)
+    in_order: frozenset[str] = frozenset()
+
+    def most_attempts(self, consumer_group: str) -> int:
+        """How often the group's clients get a message. The proxy moves it to the dead letter queue at the next pop.
+
+        A remoting client gives up after its own maxReconsumeTimes, which no store has; it counts as the same.
+        """
+        return self.retry_max_times.get(consumer_group, RETRY_MAX_TIMES) + 1
+
+    def written_down(self, pops: Mapping[GroupTopic, Sequence[Interval]]) -> dict[GroupTopic, Sequence[Interval]]:
+        """Those of the groups whose pops the broker writes down."""
+        return {key: intervals for key, intervals in pops.items() if key[0] not in self.in_order}
+
+    @property
+    def text(self) -> str:
+        """As JSON."""
+        modes, in_order = sorted(self.popping), sorted(self.in_order)
+        return json.dumps({"popping": modes, "retry_max_times": dict(self.retry_max_times), "in_order": in_order})
+
+    @classmethod
+    def of_text(cls, text: str) -> PopGroups:
+        """The reverse of ``text``."""
+        values = json.loads(text)
+        popping = frozenset((group, topic) for group, topic in values["popping"])
+        return cls(popping, values["retry_max_times"], frozenset(values["in_order"]))
 
 
 @dataclass(frozen=True)
@@ -28,6 +67,10 @@ class PopModes:
 
     recorded: Mapping[GroupTopic, int] = field(default_factory=dict)
     configured: Mapping[GroupTopic, int] = field(default_factory=dict)
+
+    def are_written_down(self, broker: BrokerConfig) -> bool:
+        """Whether the broker writes pops down, and all of them: with enablePopBufferMerge, some are only in memory."""
+        return bool(self.recorded) and not broker.enable_pop_buffer_merge
 
     def with_pops(self, popped: Mapping[GroupTopic, int]) -> PopModes:
         """The same, and what a record says: the time (ms) of the first pop by group and topic, or retry topic."""

@@ -51,8 +51,7 @@ from filtering.delivery.pull_window import (
     WindowKind,
     filter_data_in_force,
 )
-from filtering.pops.groups import PopGroups
-from filtering.pops.modes import Interval, PopModes
+from filtering.pops.modes import Interval, PopGroups, PopModes
 from filtering.pops.record import CHECKPOINT
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_line, with_offsets
@@ -563,12 +562,11 @@ class Night:
         )
 
     @property
-    def _popping(self) -> dict[GroupTopic, list[Interval]]:
-        """When groups pop, if the broker writes it down: with enablePopBufferMerge, it does not write down all."""
-        if not self.pop_modes.recorded or self.broker.enable_pop_buffer_merge:
+    def _popping(self) -> dict[GroupTopic, Sequence[Interval]]:
+        """When groups pop, if the broker writes it down."""
+        if not self.pop_modes.are_written_down(self.broker):
             return {}
-        intervals = self.pop_modes.intervals(states_by_key(self.history), self._events)
-        return {key: pops for key, pops in intervals.items() if key[0] not in self.pop_groups.in_order}
+        return self.pop_groups.written_down(self.pop_modes.intervals(states_by_key(self.history), self._events))
 
     def _note_pops(self, new: Part) -> bool:
         """Notes the groups that popped in the night. Returns whether some were not known to pop."""

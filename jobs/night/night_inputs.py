@@ -22,8 +22,8 @@ from jobs.night.steps import Step
 from schemas.errors import UsageError, time_text
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files
+from schemas.rocketmq_store.config_files import read_pop_groups
 from schemas.rocketmq_store.not_replayed import NotReplayed
-from schemas.rocketmq_store.pop_groups import read_pop_groups
 from schemas.run_ledger import (
     COMMITTED_AT,
     FIRST_SNAPSHOT,

@@ -19,8 +19,8 @@ from filtering.delivery.block_schema import DEAD, DELIVERED, DROPPED_BY_CLIENT
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW
 from filtering.delivery.entries import Int64s, has_entry
 from filtering.delivery.recorded_deliveries import RecordedDeliveries
-from filtering.pops.groups import PopGroups
 from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
+from filtering.pops.modes import PopGroups
 from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import states_by_key

@@ -27,8 +27,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import assumption
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.counted import counted, listed
-from filtering.pops.groups import PopGroups
-from filtering.pops.modes import PopModes
+from filtering.pops.modes import PopGroups, PopModes
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.namespace import is_system_group

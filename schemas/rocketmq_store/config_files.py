@@ -1,4 +1,5 @@
-"""Reads the config folder of a broker's store: offsets of consumers, topics, and what shows the broker's version.
+"""Reads the config folder of a broker's store: offsets of consumers, topics, groups that pop, and what shows the
+broker's version.
 
 They are in JSON files, or in RocksDB databases (:data:`PLACES`).
 """
@@ -15,6 +16,7 @@ from itertools import chain
 from typing import Any
 
 from filtering.java import LONG_MAX, has_half_a_pair, parse_int
+from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.rocketmq_version import (
     ShownVersions,
     before_text_searches,
@@ -26,11 +28,19 @@ from filtering.rocketmq_version import (
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import LMQ_QUEUE_ID
 from schemas.errors import UsageError
-from schemas.rocketmq_store.rocksdb import DEFAULT_FAMILY, Database, PackageMissing, has_database, listing
+from schemas.rocketmq_store.rocksdb import (
+    DEFAULT_FAMILY,
+    Database,
+    DatabaseError,
+    PackageMissing,
+    has_database,
+    listing,
+)
 from schemas.storage import Storage
 
 OFFSETS, TOPICS, GROUPS = "config/consumerOffset.json", "config/topics.json", "config/subscriptionGroup.json"
 """The files that a broker may keep in databases instead."""
+REQUEST_MODES = "config/messageRequestMode.json"
 LMQ_OFFSETS = "config/lmqConsumerOffset.json"
 """Where a broker with enableLmq saves the offsets instead, of all groups and topics (LmqConsumerOffsetManager)."""
 VERSION_2, UNIFIED, SEPARATE = "config/rdb", "config/metadata", "config/consumerOffsets"
@@ -215,6 +225,38 @@ def broker_name(topics: dict[str, int]) -> str | None:
     """The name of the broker that has these topics; None if they do not show it."""
     names = [topic.removeprefix(BROKER_TOPIC) for topic in topics if topic.startswith(BROKER_TOPIC)]
     return names[0] if len(names) == 1 else None
+
+
+def read_pop_groups(storage: Storage) -> PopGroups:
+    """The groups that pop, as far as a store's files can be read: a damaged file says nothing."""
+    try:
+        popping = frozenset(pop_consumers(storage))
+    except ConfigFileError:
+        popping = frozenset()
+    try:
+        groups = _fields((read_document(storage, GROUPS) or {}).get("subscriptionGroupTable"))
+        configs = {group: config for group, config in groups if isinstance(config, dict)}
+    except (ConfigFileError, DatabaseError):
+        configs = {}
+    times = {group: config.get("retryMaxTimes") for group, config in configs.items()}
+    return PopGroups(
+        popping,
+        {group: most for group, most in times.items() if isinstance(most, int) and most != RETRY_MAX_TIMES},
+        frozenset(group for group, config in configs.items() if config.get("consumeMessageOrderly") is True),
+    )
+
+
+def pop_consumers(storage: Storage) -> Iterator[GroupTopic]:
+    """The groups and topics whose clients are told to use POP (MessageRequestModeManager). Raises ConfigFileError."""
+    document = read_json(storage, REQUEST_MODES) or {}
+    for topic, groups in _fields(document.get("messageRequestModeMap")):
+        for group, mode in _fields(groups):
+            if isinstance(mode, dict) and mode.get("mode") == "POP":
+                yield group, topic
+
+
+def _fields(value: object) -> Iterator[tuple[str, object]]:
+    yield from value.items() if isinstance(value, dict) else ()
 
 
 def read_document(storage: Storage, path: str) -> dict[str, Any] | None:

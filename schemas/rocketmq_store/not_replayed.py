@@ -15,9 +15,9 @@ from schemas.rocketmq_store.config_files import (
     config_databases,
     database_in_force,
     json_files,
+    pop_consumers,
     read_document,
 )
-from schemas.rocketmq_store.pop_groups import pop_consumers
 from schemas.rocketmq_store.queue_files import database_index
 from schemas.rocketmq_store.rocksdb import DatabaseError
 from schemas.storage import Storage

@@ -9,9 +9,8 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.pull_window import BEGINNING, FOREVER
-from filtering.pops.groups import PopGroups
 from filtering.pops.handed_out import NONE, Records, handed_out, matching
-from filtering.pops.modes import PopModes, pulled_rows
+from filtering.pops.modes import PopGroups, PopModes, pulled_rows
 from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.subscription_data import TAG, new_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent, event_line, parse_event
