@@ -20,7 +20,6 @@ from answers.audits.audit import AuditList
 from answers.audits.relations import ALL, open_relations, reason
 from answers.audits.scope import scope_of
 from answers.export import DELIVERIES, EXPORTED, Selection, batches_of, columns_of, schema_of
-from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_runs
@@ -29,7 +28,6 @@ from schemas.spark_tasks import Session
 TABLES = (*EXPORTED, DELIVERIES)
 OF_MESSAGES = ("keys", "tags")
 """Columns of commitlog that deliveries have here, too."""
-_PLACE = ("broker_name", "commitlog_offset")
 _TIMES = frozenset(
     {
         "available_at", "subscription_from", "store_timestamp", "born_timestamp", "valid_from", "valid_to", "as_of",
@@ -98,28 +96,11 @@ def _copy(engine: QueryBuilder, warehouse: Warehouse, name: str, columns: set[st
     needed = [column for column in known if columns is None or column in columns] or known[:1]
     of_messages = [column for column in needed if name == DELIVERIES and column in OF_MESSAGES]
     own = [column for column in needed if column not in of_messages]
-    if not of_messages:
-        _register(engine, warehouse, name, own, folder / name, name)
-        return
-    own = list(dict.fromkeys([*own, *_PLACE]))
-    _register(engine, warehouse, name, own, folder / "pairs", "pairs")
-    _register(engine, warehouse, COMMITLOG.name, [*_PLACE, *of_messages], folder / "messages", "messages")
-    found = ", ".join(f"messages.{column}" for column in of_messages)
-    joined = engine.execute(
-        f"SELECT pairs.*, {found} FROM pairs LEFT JOIN messages ON pairs.broker_name = messages.broker_name "
-        "AND pairs.commitlog_offset = messages.commitlog_offset"
-    )
-    write_deltalake(str(folder / name), joined)
-    engine.register(name, DeltaTable(str(folder / name)))
-
-
-def _register(
-    engine: QueryBuilder, warehouse: Warehouse, table: str, columns: list[str], folder: Path, name: str
-) -> None:
-    schema = pa.schema([_as_time(field) for field in schema_of(table, columns)])
-    batches = _batches(warehouse, table, columns, schema)
-    write_deltalake(str(folder), pa.RecordBatchReader.from_batches(schema, batches))
-    engine.register(name, DeltaTable(str(folder)))
+    schema = pa.schema([_as_time(field) for field in schema_of(name, own, of_messages)])
+    batches = _batches(warehouse, name, Selection(columns=own, of_messages=of_messages), schema)
+    copy = str(folder / name)
+    write_deltalake(copy, pa.RecordBatchReader.from_batches(schema, batches))
+    engine.register(name, DeltaTable(copy))
 
 
 def _as_time(field: pa.Field) -> pa.Field:
@@ -127,8 +108,8 @@ def _as_time(field: pa.Field) -> pa.Field:
     return pa.field(field.name, _TIMESTAMP if is_time else field.type)
 
 
-def _batches(warehouse: Warehouse, table: str, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in batches_of(warehouse, table, Selection(columns=columns)):
+def _batches(warehouse: Warehouse, table: str, selection: Selection, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches_of(warehouse, table, selection):
         arrays = [
             column.cast(pa.timestamp("ms")).cast(pa.timestamp("us"), safe=False).cast(_TIMESTAMP)
             if field.type == _TIMESTAMP
