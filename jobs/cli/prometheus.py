@@ -5,7 +5,6 @@ A file of them is for node_exporter's textfile collector, which reads it at any 
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from answers.facts import open_facts
 from answers.lag import Lag, lag
 from answers.report import CONDITIONS, total
+from jobs.cli.json_lines import output_file
 from schemas.commitlog import COMMITLOG
 from schemas.errors import printable
 from schemas.quarantine import QUARANTINE
@@ -84,10 +84,9 @@ def _values(run: Run, night: SummarizedNight) -> dict[str, float]:
 
 
 def write(file: Path, lines: Iterable[str]) -> None:
-    """Replaces a file at once. Raises OSError."""
-    new = file.with_name(f".{file.name}.new")
-    new.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    os.replace(new, file)
+    """Replaces a file at once. Raises UsageError, OSError."""
+    with output_file(file) as output:
+        output.writelines(f"{line}\n".encode() for line in lines)
 
 
 def _gauge(name: str, meaning: str, samples: Iterable[Sample]) -> Iterator[str]:
