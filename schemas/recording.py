@@ -18,8 +18,9 @@ import json
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,18 +28,17 @@ from typing import Any, TypeVar
 
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.rocketmq_version import RocketMQVersion
-from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription, expression_type, filter_of, new_subscription
+from filtering.subscription_data import SQL92, Subscription, expression_type, filter_of
 from filtering.subscriptions.events import (
     NOT_WATCHED,
-    ConsumeFrom,
     ConsumeStart,
     GroupTopic,
-    Operation,
     SubscriptionEvent,
     consume_from_value,
     event_line,
     parse_consume_from,
 )
+from filtering.subscriptions.operator_tools import STARTED_AT, consume_from, started_at, subscription_of
 from filtering.subscriptions.watch import NOBODY, Look, WatchedClient, WatchedGroup, asked_again, changes
 from schemas.errors import UsageError
 from schemas.remoting import (
@@ -59,7 +59,6 @@ MISSED_LOOKS = 3
 _SECRET = re.compile(r"password|secret|credential|authenticationuser|accesskey|token", re.IGNORECASE)
 """In the names of settings that are not recorded."""
 _VERSION = re.compile(r"V(\d+)_(\d+)_(\d+)")
-_STARTED_AT = "PROP_CONSUMER_START_TIMESTAMP"
 _PULLS_ITSELF = "CONSUME_ACTIVELY"
 """The consumeType of pull consumers, which send their subscription with every pull."""
 
@@ -167,10 +166,8 @@ class BrokerRecorder:
     def _look(self) -> int:
         last, ask = self._state, self.connection.ask
         begin = self._now()
-        if self._is_new_connection:
-            config, version = read_config(self.connection), _version(self.connection)
-        else:
-            config, version = read_config(self.connection), last.version
+        config = read_config(self.connection)
+        version = _version(self.connection) if self._is_new_connection else last.version
         names = ask(ReadRequest.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).json().get("subscriptionGroupTable") or {}
         groups = self._online(sorted(names))
         committed = self._committed()
@@ -180,16 +177,19 @@ class BrokerRecorder:
         lines = []
         if look.before is not None and end - look.before > MISSED_LOOKS * self._interval * 1000:
             lines.append(json.dumps({"at": end, "op": NOT_WATCHED, "since": look.before}))
+        offsets_of: defaultdict[str, dict[str, dict[int, int]]] = defaultdict(dict)
+        for (group, topic), queues in committed.items():
+            offsets_of[group][topic] = queues
         registered: dict[str, ConsumerGroupInfo] = {}
         events: list[SubscriptionEvent] = []
         for name in sorted(last.groups.keys() | groups.keys()):
             before, after = last.groups.get(name, NOBODY), groups.get(name, NOBODY)
-            offsets = {topic: queues for (group, topic), queues in committed.items() if group == name}
             registered[name] = ConsumerGroupInfo()
             if name in last.registered:
                 registered[name].subscriptions |= last.registered[name].subscriptions
-            found = changes(name, before, after, look, offsets, registered[name])
-            lines += [_line(event, before, after) for event in found]
+            found = changes(name, before, after, look, offsets_of[name], registered[name])
+            is_broadcasting = (after if after.clients else before).is_broadcasting
+            lines += [_line(event, is_broadcasting) for event in found]
             events += found
         state = replace(last, begin=begin, version=version, groups=groups, registered=registered)
         self._write(lines, look, committed, config, state)
@@ -293,17 +293,12 @@ class BrokerRecorder:
             return file.seek(0, os.SEEK_END)
 
 
-def _line(event: SubscriptionEvent, before: WatchedGroup, after: WatchedGroup) -> str:
-    """The line of an event, with what only a broker that runs tells: the protocol, and that a group broadcasts."""
-    client_id = event.client_id or ""
-    client = after.clients.get(client_id)
-    more: dict[str, Any] = {}
-    if client is not None and client.protocol is not None and event.operation is not Operation.UNREGISTER:
-        more["protocol"] = client.protocol
-    if (after if after.clients else before).is_broadcasting:
-        more["message_model"] = "broadcasting"
+def _line(event: SubscriptionEvent, is_broadcasting: bool) -> str:
+    """The line of an event, with the message model of a group that broadcasts, which no event has."""
     line = event_line(event)
-    return json.dumps(json.loads(line) | more, ensure_ascii=False) if more else line
+    if not is_broadcasting:
+        return line
+    return json.dumps(json.loads(line) | {"message_model": "broadcasting"}, ensure_ascii=False)
 
 
 def _replace(path: Path, text: str) -> None:
@@ -340,11 +335,10 @@ def connected(row: Mapping[str, Any]) -> WatchedGroup:
 def running(client: WatchedClient, row: Mapping[str, Any]) -> WatchedClient:
     """A client with what it says of itself (ConsumerRunningInfo)."""
     properties = row.get("properties") or {}
-    started_at = str(properties.get(_STARTED_AT))
     subscriptions = {str(each["topic"]): _subscription(str(each["topic"]), each) for each in row["subscriptionSet"]}
     return replace(
         client,
-        started_at=int(started_at) if started_at.isdecimal() else 0,
+        started_at=started_at(properties.get(STARTED_AT)),
         subscriptions=subscriptions,
         consume_from=_consume_from(properties.get("consumeFromWhere"), properties.get("consumeTimestamp")),
         sends_with_pulls=client.sends_with_pulls or properties.get("postSubscriptionWhenPull") == "true",
@@ -353,23 +347,15 @@ def running(client: WatchedClient, row: Mapping[str, Any]) -> WatchedClient:
 
 
 def _subscription(topic: str, row: Mapping[str, Any]) -> Subscription:
-    return new_subscription(
-        topic,
-        str(row.get("subString") or SUB_ALL),
-        str(row.get("expressionType") or TAG),
-        int(row.get("subVersion") or 0),
-        row.get("classFilterMode") is True,
-    )
+    return subscription_of(topic, row, int(row.get("subVersion") or 0))
 
 
 def _consume_from(where: object, timestamp: object) -> ConsumeStart:
     """Where a client begins. Its ``timestamp`` is of its time zone, which counts as that of this machine."""
     if where == "CONSUME_FROM_TIMESTAMP" and isinstance(timestamp, str):
-        try:
+        with suppress(ValueError):
             return int(time.mktime(time.strptime(timestamp, "%Y%m%d%H%M%S"))) * 1000
-        except ValueError:
-            return ConsumeFrom.LAST
-    return ConsumeFrom.FIRST if where == "CONSUME_FROM_FIRST_OFFSET" else ConsumeFrom.LAST
+    return consume_from(where)
 
 
 def read_config(connection: Connection) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -61,7 +61,8 @@ _RUNNING_INFO = "#Consumer Properties#"
 _RUNNING_SUBSCRIPTION = re.compile(
     r"^\d{3,} Topic: (?P<topic>\S+) +ClassFilter: (?P<class_filter_mode>true|false) +SubExpression: (?P<expression>.*)$"
 )
-_STARTED_AT = "PROP_CONSUMER_START_TIMESTAMP"
+STARTED_AT = "PROP_CONSUMER_START_TIMESTAMP"
+"""The property of a client that says when it started."""
 _COMMANDS = (
     ("brokerConsumeStats", {"#Group", "#Broker Offset"}),
     ("consumerProgress", {"#Consumer Offset"}),
@@ -222,8 +223,8 @@ def running_info(text: str) -> RunningInfo:
     if not all(isinstance(entry, dict) and isinstance(entry.get("topic"), str) for entry in listed):
         raise ValueError("its subscriptionSet has an entry without a topic")
     properties = document.get("properties")
-    started = properties.get(_STARTED_AT) if isinstance(properties, dict) else None
-    return RunningInfo([_of_json(entry["topic"], entry) for entry in listed], _started_at(started))
+    started = properties.get(STARTED_AT) if isinstance(properties, dict) else None
+    return RunningInfo([subscription_of(entry["topic"], entry) for entry in listed], started_at(started))
 
 
 def _running_table(text: str) -> RunningInfo:
@@ -238,11 +239,12 @@ def _running_table(text: str) -> RunningInfo:
     for topic, mode, expression in rows:
         kind = SQL92 if looks_like_sql92(expression) else TAG
         subscriptions.append(new_subscription(topic, expression or SUB_ALL, kind, UNVERSIONED, mode == "true"))
-    started = re.search(rf"^{_STARTED_AT} *: *(\d+)", text, re.MULTILINE)
-    return RunningInfo(subscriptions, _started_at(started and started[1]))
+    started = re.search(rf"^{STARTED_AT} *: *(\d+)", text, re.MULTILINE)
+    return RunningInfo(subscriptions, started_at(started and started[1]))
 
 
-def _started_at(value: object) -> int:
+def started_at(value: object) -> int:
+    """When a client started (ms), as it says itself; 0 if it does not."""
     return int(value) if isinstance(value, str | int) and str(value).isdecimal() else 0
 
 
@@ -273,18 +275,19 @@ def _from_json(text: str) -> ConsumerConnection:
     if not isinstance(table, dict) or not all(isinstance(entry, dict) for entry in table.values()):
         what = next((text for key, text in _OTHER_JSON.items() if key in read), "")
         raise ValueError(f"it has no subscriptionTable{what}")
-    subscriptions = [_of_json(topic, entry) for topic, entry in table.items()]
+    subscriptions = [subscription_of(topic, entry) for topic, entry in table.items()]
     return ConsumerConnection(
-        subscriptions, _consume_from(read.get("consumeFromWhere")), read.get("messageModel") == "BROADCASTING"
+        subscriptions, consume_from(read.get("consumeFromWhere")), read.get("messageModel") == "BROADCASTING"
     )
 
 
-def _of_json(topic: str, entry: dict[str, Any]) -> Subscription:
+def subscription_of(topic: str, entry: Mapping[str, Any], version: int = UNVERSIONED) -> Subscription:
+    """The subscription to a topic of a JSON object, as RocketMQ writes it (SubscriptionData)."""
     return new_subscription(
         topic,
         str(entry.get("subString") or SUB_ALL),
         str(entry.get("expressionType") or TAG),
-        UNVERSIONED,
+        version,
         entry.get("classFilterMode") is True,
     )
 
@@ -323,7 +326,7 @@ def _from_table(text: str) -> ConsumerConnection:
     ]
     where = _CONSUME_FROM_WHERE.search(text)
     is_broadcasting = re.search(r"^MessageModel: BROADCASTING\b", text, re.MULTILINE) is not None
-    return ConsumerConnection(subscriptions, _consume_from(where and where[1]), is_broadcasting)
+    return ConsumerConnection(subscriptions, consume_from(where and where[1]), is_broadcasting)
 
 
 def _row(line: str, is_first: bool) -> tuple[str, str] | None:
@@ -358,7 +361,8 @@ def _printed_by(text: str) -> str:
     return "another text"
 
 
-def _consume_from(where: object) -> ConsumeFrom:
+def consume_from(where: object) -> ConsumeFrom:
+    """Where a client begins, by its ConsumeFromWhere."""
     return ConsumeFrom.FIRST if where == "CONSUME_FROM_FIRST_OFFSET" else ConsumeFrom.LAST
 
 

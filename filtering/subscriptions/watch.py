@@ -182,12 +182,15 @@ class _Changes:
             tuple(subscriptions.values()),
             client_id=client_id,
             consume_from=client.consume_from,
+            protocol=client.protocol,
             since=since,
             committed=committed,
         )
         if client.sends_with_pulls:
             for each in subscriptions.values():
-                yield replace(sent, operation=Operation.PULL_SUBSCRIPTION, subscriptions=(each,), committed=None)
+                yield replace(
+                    sent, operation=Operation.PULL_SUBSCRIPTION, subscriptions=(each,), protocol=None, committed=None
+                )
         yield sent
 
     def _own(self, client: WatchedClient, group: WatchedGroup | None = None) -> Mapping[str, Subscription]:
@@ -228,6 +231,7 @@ class _Changes:
             if known is not None and filter_of(known) == filter_of(each):
                 continue
             client_id = self._client_of(each)
+            protocol = self.now.clients[client_id].protocol if client_id is not None else None
             born = self._born({topic: each})
             is_known = born is None and self.look.includes(each["version"])
             at = max(last, born or (each["version"] if is_known else self.look.end))
@@ -236,7 +240,7 @@ class _Changes:
             self.registered.update_topic(newer)
             yield SubscriptionEvent(
                 at, Operation.REGISTER, self.group, (newer,), client_id=client_id,
-                consume_from=self.now.consume_from, since=since,
+                consume_from=self.now.consume_from, protocol=protocol, since=since,
             )  # fmt: skip
         for topic in [topic for topic in self.registered.subscriptions if topic not in self.now.subscriptions]:
             del self.registered.subscriptions[topic]
