@@ -235,12 +235,14 @@ def _not_watched(
     """The messages of the night that may have met the subscription before a change, or the one after it."""
     for since, at in changes_seen:
         begin = since if as_of is None else max(since, as_of + 1)
+        if begin >= at:
+            continue
         after = next((row for row in rows if row.valid_from == at), None)
         before = [row for row in rows if row.valid_from < at and (row.valid_to is None or row.valid_to > since)]
         asked = [(row, max(row.valid_from, since)) for row in before] + ([] if after is None else [(after, at)])
         asked = [(row, when) for row, when in asked if filters.is_pulling(row)]
         is_pulling_after = after is not None and filters.is_pulling(after)
-        if begin < at and is_pulling_after and len({row.filter for row, _ in asked}) > 1:
+        if is_pulling_after and len({row.filter for row, _ in asked}) > 1:
             yield undecided_between([filters.at(row, when) for row, when in asked], begin, at, at, NOT_WATCHED)
 
 
