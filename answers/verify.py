@@ -126,11 +126,12 @@ def _dispatched_entries(facts: BrokerFacts, queues: _Queues) -> Iterator[tuple[s
             numbers = messages.commitlog_offset[at], messages.store_size[at], messages.store_timestamp[at]
             found[name, queue].append((offset, *numbers, codes[at]))
     for (topic, queue_id), rows in found.items():
-        columns = np.array(rows, np.int64).T
-        breaks = np.flatnonzero(np.diff(columns[0]) != 1) + 1
-        for offset, places, sizes, times, codes in (run.T for run in np.split(columns.T, breaks)):
-            nulls = pa.nulls(len(offset), pa.binary())
-            entries = QueueEntries(int(offset[0]), places, sizes.astype(np.int32), codes, times, nulls, False)
+        table = np.array(rows, np.int64)
+        breaks = np.flatnonzero(np.diff(table[:, 0]) != 1) + 1
+        for run in np.split(table, breaks):
+            offsets, places, sizes, times, codes = run.T
+            nulls = pa.nulls(len(run), pa.binary())
+            entries = QueueEntries(int(offsets[0]), places, sizes.astype(np.int32), codes, times, nulls, False)
             yield topic, queue_id, entries
 
 
