@@ -124,7 +124,7 @@ def _check_of_messages(name: str, columns: Sequence[str]) -> None:
     """Raises UsageError if the rows of the table cannot have these columns of messages besides their own."""
     if name != DELIVERIES:
         raise UsageError(f"only {DELIVERIES} can have columns of messages besides their own, not {name}")
-    addable = [column for column in VIEW if column not in columns_of(DELIVERIES)]
+    addable = [column for column in VIEW if column not in DELIVERY_COLUMNS.names]
     if unknown := [column for column in columns if column not in addable]:
         raise UsageError(f"messages have no column {', '.join(unknown)} to add; they have {', '.join(addable)}")
 
