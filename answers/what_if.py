@@ -77,7 +77,10 @@ class _Windows:
         self._first_kept = cache(self._read_first_kept)
         self._log = cache(self._read_log)
         where = [one_of("topic", topics), one_of("consumer_group", groups)]
-        self._offsets = facts.rows(CURRENT_OFFSETS, where=where)
+        self._queues: defaultdict[GroupTopic, list[tuple[int, int | None, int]]] = defaultdict(list)
+        columns = ["consumer_group", "topic", "queue_id", "told_to", "queue_end"]
+        for group, topic, *queue in tuples(facts.rows(CURRENT_OFFSETS, columns, where), *columns):
+            self._queues[group, topic].append((*queue,))
         numbers = {night.run: number for number, night in enumerate(facts.nights)}
         self._windows: defaultdict[GroupTopic, list[tuple[int, PullWindow]]] = defaultdict(list)
         for run, window in stored_windows(facts.rows(PULL_WINDOWS, where=where)):
@@ -86,20 +89,16 @@ class _Windows:
 
     def pulled(self, group: str, topic: str) -> PulledMessages:
         """What a group pulled of a topic. It counts as having pulled all of a queue in which it has no offset."""
-        return PulledMessages(
-            self._log(topic), self._windows[group, topic], self._of(group, topic)["queue_id"].to_pylist()
-        )
+        key = group, topic
+        return PulledMessages(self._log(topic), self._windows[key], [queue_id for queue_id, *_ in self._queues[key]])
 
     def pending(self, group: str, topic: str) -> Mapping[int, OffsetRange]:
         """The offsets that a group has yet to pull, by queue id. Messages that the broker deleted are not pending."""
         pending: dict[int, OffsetRange] = {}
-        for queue_id, told_to, end in tuples(self._of(group, topic), "queue_id", "told_to", "queue_end"):
+        for queue_id, told_to, end in self._queues[group, topic]:
             begin = told_to or 0
             pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, FOREVER)
         return pending
-
-    def _of(self, group: str, topic: str) -> pa.Table:
-        return filtered(self._offsets, [one_of("consumer_group", [group]), one_of("topic", [topic])])
 
     def _read_log(self, topic: str) -> LogOfNights:
         """Which night first filtered which messages of a topic. Only files with late messages are read."""

@@ -173,8 +173,7 @@ class _ChangesOfTopic:
     """The changes of one topic, each with its number among all changes. They run as pull windows of one TopicFilters.
 
     The windows are, in this order and each for all changes: the new filter on what the group has pulled, on what it has
-    yet to pull, and on all messages; then, for changes with a filter in force, this one on what the group has pulled,
-    and on all messages.
+    yet to pull, and on all messages; then, for changes with a filter in force, this one on all messages.
     """
 
     def __init__(self, numbered: Sequence[tuple[int, FilterChange]], stored: tuple[int, int]) -> None:
@@ -184,15 +183,20 @@ class _ChangesOfTopic:
         windows = [_window(each.filter, stored, {}, False, {}) for each in changes]
         pending_windows = [_window(each.filter, stored, each.pending, True, each.places) for each in changes]
         in_force = [_window(each.in_force, stored, {}, False, {}) for each in changes if each.in_force is not None]
-        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*windows, *pending_windows, *windows, *in_force, *in_force])
+        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*windows, *pending_windows, *windows, *in_force])
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
         """Adds the counts of a block to ``result``. Returns its rows."""
-        block = self.filters.run(entries, self._pulled(entries))
+        all_pulled = {
+            window: change.pulled.among(entries)
+            for window, (_, change) in enumerate(self._numbered)
+            if change.pulled is not None
+        }
+        block = self.filters.run(entries, all_pulled)
         matched = block.delivered.flags(self.filters.window_count)
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
         of_changes, of_filters_in_force = np.split(matched, [3 * len(self._numbered)])
-        in_force = zip(*np.split(of_filters_in_force, 2), strict=True)
+        in_force = iter(of_filters_in_force)
         batches = []
         for window, (number, change) in enumerate(self._numbered):
             pulled, pending, matches = of_changes[window :: len(self._numbered)]
@@ -206,8 +210,8 @@ class _ChangesOfTopic:
             result.pending[number] += int(pending.sum())
             result.stored[number] += int(in_time.sum())
             if change.in_force is not None:
-                pulled_before, matches_before = next(in_force)
-                before, after = pulled_before | received & matches_before, pulled | kept
+                before = next(in_force) & (all_pulled.get(window, np.True_) | received)
+                after = pulled | kept
                 result.new_gains[number] += int((after & ~before & ~dropped).sum())
                 result.new_losses[number] += int((before & ~after & ~dropped).sum())
                 result.same_gains[number] += int((gained & before).sum())
@@ -216,19 +220,6 @@ class _ChangesOfTopic:
                 if flags.any():
                     batches.append(_rows(number, kind, entries, np.flatnonzero(flags)))
         return batches
-
-    def _pulled(self, entries: Entries) -> dict[int, npt.NDArray[np.bool_]]:
-        """By window, what the groups pulled of a block, for the windows on that."""
-        selected = {}
-        in_force = 3 * len(self._numbered)
-        for window, (_, change) in enumerate(self._numbered):
-            if change.pulled is not None:
-                selected[window] = change.pulled.among(entries)
-            if change.in_force is not None:
-                if window in selected:
-                    selected[in_force] = selected[window]
-                in_force += 1
-        return selected
 
 
 def _count_kept(number: int, entries: Entries, kept: npt.NDArray[np.bool_], result: ChangeResult) -> None:
