@@ -20,14 +20,14 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, UnsupportedError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from filtering.predicate import Comparison, Predicate
+from filtering.predicate import Predicate
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import nodes
 from filtering.sql92.compiled import compile
 from filtering.sql92.errors import InvalidExpression, on_one_line
 from filtering.sql92.nodes import Node, Search, Steps, run
 from filtering.sql92.parser import parse
-from filtering.sql92.predicate_sql import ENGINES, PredicateWriter, Properties
+from filtering.sql92.predicate_sql import COMPARISONS, ENGINES, PredicateWriter, Properties
 from filtering.sql92.tokens import NAME, NUMBER, STRING, string_value, tokenize
 
 
@@ -143,12 +143,6 @@ _SEARCHES: dict[Search, type[exp.Expr]] = {
 }
 _TOKEN_TYPES = {NAME: TokenType.VAR, NUMBER: TokenType.NUMBER, STRING: TokenType.STRING}
 _WORDS = {kind: search.value for search, kind in _SEARCHES.items()}
-_ORDERINGS: dict[Comparison, type[exp.Expr]] = {
-    Comparison.LESS: exp.LT,
-    Comparison.LESS_OR_EQUAL: exp.LTE,
-    Comparison.GREATER: exp.GT,
-    Comparison.GREATER_OR_EQUAL: exp.GTE,
-}
 _BUILDERS: dict[type[Node], Callable[[Any, list[exp.Expr]], exp.Expr]] = {
     nodes.Property: lambda node, _: _column(node.name),
     nodes.TextLiteral: lambda node, _: exp.Literal.string(node.value),
@@ -162,7 +156,7 @@ _BUILDERS: dict[type[Node], Callable[[Any, list[exp.Expr]], exp.Expr]] = {
     nodes.Or: lambda node, parts: exp.Or(this=parts[0], expression=parts[1]),
     nodes.Equal: lambda node, parts: exp.EQ(this=parts[0], expression=parts[1]),
     nodes.NotEqual: lambda node, parts: exp.NEQ(this=parts[0], expression=parts[1]),
-    nodes.Ordering: lambda node, parts: _ORDERINGS[node.comparison](this=parts[0], expression=parts[1]),
+    nodes.Ordering: lambda node, parts: COMPARISONS[node.comparison](this=parts[0], expression=parts[1]),
     nodes.IsNull: lambda node, parts: exp.Is(this=parts[0], expression=exp.Null()),
     nodes.Between: lambda node, parts: exp.Between(this=parts[0], low=parts[1], high=parts[2]),
     nodes.In: lambda node, _: exp.In(this=_column(node.name), expressions=list(map(exp.Literal.string, node.texts))),
@@ -212,22 +206,25 @@ def _version(dialect: Dialect) -> RocketMQVersion:
 
 
 def _token(kind: str, text: str, start: int, sql: str) -> Token:
-    before = sql[:start]
     type_ = _TOKEN_TYPES.get(kind) or tokens.Tokenizer.KEYWORDS.get(kind) or tokens.Tokenizer.SINGLE_TOKENS.get(kind)
     value = string_value(text) if kind == STRING else text
-    line, column = before.count("\n") + 1, start - before.rfind("\n")
-    return Token(type_ or TokenType.VAR, value, line, column, start, start + len(text) - 1)
+    return Token(type_ or TokenType.VAR, value, *_line_and_column(sql, start), start, start + len(text) - 1)
+
+
+def _line_and_column(sql: str, position: int) -> tuple[int, int]:
+    """The place of a character as sqlglot counts it: from 1."""
+    return sql.count("\n", 0, position) + 1, position - sql.rfind("\n", 0, position)
 
 
 def _parse_error(error: InvalidExpression) -> ParseError:
     """The error as sqlglot has it: one line, and in ``errors`` the place in the text."""
-    before, after = error.expression[: error.position], error.expression[error.position :]
+    line, column = _line_and_column(error.expression, error.position)
     return ParseError.new(
         on_one_line(str(error)),
         description=error.problem,
-        line=before.count("\n") + 1,
-        col=error.position - before.rfind("\n"),
-        start_context=before,
-        highlight=after[:1],
-        end_context=after[1:],
+        line=line,
+        col=column,
+        start_context=error.expression[: error.position],
+        highlight=error.expression[error.position : error.position + 1],
+        end_context=error.expression[error.position + 1 :],
     )

@@ -63,7 +63,7 @@ _LONGEST = 1_000_000
 """Engines without variables get no text of more characters than about so many."""
 
 _TYPES = {NumberType.INT: DType.INT, NumberType.LONG: DType.BIGINT, NumberType.DOUBLE: DType.DOUBLE}
-_COMPARE: dict[Comparison, type[exp.Binary]] = {
+COMPARISONS: Mapping[Comparison, type[exp.Binary]] = {
     Comparison.EQUAL: exp.EQ,
     Comparison.LESS: exp.LT,
     Comparison.LESS_OR_EQUAL: exp.LTE,
@@ -131,7 +131,7 @@ class Engine:
 
         So NaN is the greatest and equals itself. But zeros may be equal whatever their signs are.
         """
-        return _COMPARE[comparison](this=left, expression=right)
+        return COMPARISONS[comparison](this=left, expression=right)
 
     def contains(self, text: exp.Expr, part: exp.Expr) -> exp.Expr:
         return exp.Contains(this=text, expression=part)
@@ -383,9 +383,9 @@ class PredicateWriter:
         """Whether :meth:`variables` can be written."""
         return self._engine.has_variables
 
-    def check_repetition(self, length: int) -> None:
+    def check_length(self, length: int) -> None:
         """Raises UnsupportedError if a text without variables would be too long: ``length`` in characters."""
-        if length > _LONGEST and not self._engine.has_variables:
+        if length > _LONGEST:
             raise UnsupportedError(
                 f"{self._dialect} cannot say the predicate: it has no variables, and the text has {length:,} characters"
             )
@@ -535,7 +535,10 @@ class _Predicate:
         return sql
 
     def _stages(self) -> dict[Predicate, int]:
-        """The nodes to bind, with their stage: after the stages of the nodes they use. Empty if the text is short."""
+        """The nodes to bind, with their stage: after the stages of the nodes they use. Empty if the text is short.
+
+        Empty without variables, too. Raises UnsupportedError if the text is too long then.
+        """
         own = {node: _BRACKETS if node.operands else len(self._leaves[node].sql) for node in self._nodes}
         length: dict[Predicate, int] = {}
         for node in self._nodes:
@@ -543,10 +546,12 @@ class _Predicate:
         whole = length[self._predicate]
         if whole <= _REPETITION * sum(own.values()) + _SHORT:
             return {}
-        self._writer.check_repetition(whole)
+        if not self._writer.has_variables:
+            self._writer.check_length(whole)
+            return {}
         ready: dict[Predicate, int] = {}
         bound: dict[Predicate, int] = {}
-        for node in self._nodes if self._writer.has_variables else []:
+        for node in self._nodes:
             length[node] = own[node] + sum(length[operand] for operand in node.operands)
             ready[node] = max((ready[operand] for operand in node.operands), default=0)
             if self._uses[node] > 1 and length[node] > (_SHORT if node.operands else _BRACKETS):
