@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import pyarrow as pa
 
@@ -66,17 +65,15 @@ SUBSCRIPTION_EVENTS = Table(
 
 def subscription_rows(history: Iterable[SubscriptionRow], stored: Mapping[str, str] | None = None) -> pa.RecordBatch:
     """States of subscriptions as rows of the table. ``stored``: predicates that need not be written, by expression."""
-    predicates: dict[CompiledExpression, str] = {}
+    names = [name for name in SUBSCRIPTIONS.file_schema.names if name != "predicate"]
+    known = stored or {}
+    predicates: dict[CompiledExpression | None, str | None] = {None: None}
     rows = []
     for row in history:
-        values: dict[str, Any] = {
-            name: getattr(row, name) for name in SUBSCRIPTIONS.file_schema.names if name != "predicate"
-        }
         compiled = row.compiled.expression
         if compiled is not None and compiled not in predicates:
-            known = stored.get(compiled.expression) if stored is not None else None
-            predicates[compiled] = compiled.spark_predicate() if known is None else known
-        rows.append(values | {"predicate": None if compiled is None else predicates[compiled]})
+            predicates[compiled] = known.get(compiled.expression) or compiled.spark_predicate()
+        rows.append({name: getattr(row, name) for name in names} | {"predicate": predicates[compiled]})
     return SUBSCRIPTIONS.rows_batch(rows)
 
 
