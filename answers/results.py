@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import repeat
@@ -117,22 +117,21 @@ class Results(Shown, Sequence[Answer], Generic[Answer]):
     def __len__(self) -> int:
         return len(self.answers)
 
-    @property
-    def _columns(self) -> list[str]:
-        return [*(("broker_name",) if self.broker_names else ()), *self.titles]
-
-    def _rows(self, most: int | None = None) -> list[list[Any]]:
-        """The cells of the first answers, at most ``most``."""
+    def _table(
+        self, titles: Iterable[str], row: Callable[[Answer], Iterable[Any]], most: int | None = None
+    ) -> tuple[list[str], list[list[Any]]]:
+        """The columns, and the cells of the first answers, at most ``most``, each with its broker if there are some."""
+        columns = [*(("broker_name",) if self.broker_names else ()), *titles]
         brokers = ([name] for name in self.broker_names) if self.broker_names else repeat(())
-        return [[*broker, *self.row(answer)] for broker, answer in zip(brokers, self.answers[:most], strict=False)]
+        return columns, [[*broker, *row(answer)] for broker, answer in zip(brokers, self.answers[:most], strict=False)]
 
     def __str__(self) -> str:
-        shown = self._rows(SHOWN)
-        return text_table(self._columns, shown, len(self) - len(shown))
+        columns, shown = self._table(self.titles, self.row, SHOWN)
+        return text_table(columns, shown, len(self) - len(shown))
 
     def _data(self) -> tuple[list[str], list[list[Any]]]:
         """The columns and the rows of data frames."""
-        return self._columns, self._rows()
+        return self._table(self.titles, self.row)
 
     def to_pandas(self) -> pd.DataFrame:
         """A DataFrame of the answers."""
@@ -149,8 +148,8 @@ class Results(Shown, Sequence[Answer], Generic[Answer]):
         return spark.createDataFrame(pa.table(typed, names=columns))
 
     def _repr_html_(self) -> str:
-        shown = self._rows(SHOWN)
-        return html_table(self._columns, shown, len(self) - len(shown))
+        columns, shown = self._table(self.titles, self.row, SHOWN)
+        return html_table(columns, shown, len(self) - len(shown))
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,10 +158,7 @@ class Lags(Results[Lag]):
 
     def _data(self) -> tuple[list[str], list[list[Any]]]:
         """All fields, also those that are not shown."""
-        columns = [*(("broker_name",) if self.broker_names else ()), *FIELDS]
-        brokers = ([name] for name in self.broker_names) if self.broker_names else repeat(())
-        rows = zip(brokers, self.answers, strict=False)
-        return columns, [[*broker, *row.fields.values()] for broker, row in rows]
+        return self._table(FIELDS, lambda lag: lag.fields.values())
 
 
 @dataclass(frozen=True, repr=False)
