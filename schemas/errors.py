@@ -56,10 +56,14 @@ PROGRAM = "./spark-submit.sh"
 _SECRET = re.compile("secret|password|token|access[._]?key|credential", re.IGNORECASE)
 
 
+def given_spark_options() -> list[str]:
+    """The options for Spark with which spark-submit.sh was started."""
+    return [option for option in os.environ.get("MQSIEVE_SPARK_OPTIONS", "").splitlines() if option]
+
+
 def spark_options() -> str:
-    """The options for Spark with which spark-submit.sh was started, as words of bash. Secret values are left out."""
-    given = [option for option in os.environ.get("MQSIEVE_SPARK_OPTIONS", "").splitlines() if option]
-    return " ".join(map(shell_word, map(_without_secret, given)))
+    """These options as words of bash. Secret values are left out."""
+    return " ".join(map(shell_word, map(_without_secret, given_spark_options())))
 
 
 def _without_secret(text: str) -> str:

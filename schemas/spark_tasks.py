@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from filtering.counted import counted
+from schemas.errors import given_spark_options
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -101,16 +104,16 @@ def _follows_interrupt(error: BaseException) -> bool:
 
 def is_master_given() -> bool:
     """Whether spark-submit runs this process, or spark-submit.sh was given a --master for this machine."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in os.environ.get("MQSIEVE_SPARK_OPTIONS", "").split("\n")
+    return "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in given_spark_options()
 
 
 def place_text(in_spark: bool) -> str:
     """Where tasks ran, and why. ``in_spark``: whether they called for a session."""
     if in_spark:
         return f"on Spark's workers: {'a master was given' if is_master_given() else 'there was much to read'}"
-    threads = min(MOST_THREADS, cores())
+    threads = counted(min(MOST_THREADS, cores()), "thread")
     why = "Spark has no more cores here" if cores() <= MOST_THREADS else "there was little to read"
-    return f"in this process, in up to {threads} thread{'s' if threads > 1 else ''}: {why}; --master gives it to Spark"
+    return f"in this process, in up to {threads}: {why}; --master gives it to Spark"
 
 
 def is_session_given() -> bool:

@@ -19,7 +19,7 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from jobs.cli.without_pandas import allow_pandas
-from schemas.errors import UsageError
+from schemas.errors import UsageError, given_spark_options
 from schemas.spark_tasks import is_session_given
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _stderr_of_java() -> Iterator[None]:
 def _local_options() -> list[str]:
     """spark-submit's options for one machine: the defaults, then the user's."""
     log_settings = (PROJECT / "conf" / "log4j2.properties").as_uri()
-    given = os.environ.get("MQSIEVE_SPARK_OPTIONS", "").splitlines()
+    given = given_spark_options()
     defaults = [
         "--driver-class-path", os.pathsep.join(map(str, delta_jars())),
         "--driver-java-options", f"-Dlog4j2.configurationFile={log_settings}",
@@ -158,7 +158,7 @@ def _local_options() -> list[str]:
     ]  # fmt: skip
     if "--properties-file" not in given:
         defaults += ["--properties-file", str(PROJECT / "conf" / "local.conf")]
-    return [*defaults, *(option for option in given if option)]
+    return [*defaults, *given]
 
 
 def _check_java() -> None:
