@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from answers.facts import BrokerFacts
 from filtering.delivery.block_schema import DELIVERED
 from filtering.delivery.entries import Int64s
+from filtering.pops.handed_out import nth
+from schemas.arrow_batches import codes
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
@@ -104,9 +106,9 @@ def _delivered(facts: BrokerFacts, groups: Sequence[str], first: str, below: str
 def _keys(*parts: pa.Table) -> list[Int64s]:
     """A number for the group and the physical offset of each row, the same in all parts."""
     rows = pa.concat_tables([part.select(["consumer_group", "commitlog_offset"]) for part in parts])
-    groups = rows["consumer_group"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     distinct, numbers = np.unique(rows["commitlog_offset"].to_numpy(), return_inverse=True)
-    return np.split(groups * len(distinct) + numbers.reshape(-1), np.cumsum([len(part) for part in parts])[:-1])
+    keys = codes(rows["consumer_group"]) * len(distinct) + numbers.reshape(-1)
+    return np.split(keys, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def _proven(told: pa.Table, told_keys: Int64s, traced_keys: Int64s) -> Mask:
@@ -114,10 +116,9 @@ def _proven(told: pa.Table, told_keys: Int64s, traced_keys: Int64s) -> Mask:
     distinct, counts = np.unique(traced_keys, return_counts=True)
     at = np.searchsorted(distinct, told_keys)
     traces = np.where(np.append(distinct, -1)[at] == told_keys, np.append(counts, 0)[at], 0)
-    order = np.lexsort((told["available_at"].to_numpy(), told_keys))
-    ranks = np.empty(len(told_keys), np.int64)
-    ranks[order] = np.arange(len(order)) - np.searchsorted(told_keys[order], told_keys[order])
-    is_proven: Mask = ranks < traces
+    order = np.argsort(told["available_at"].to_numpy(), kind="stable")
+    is_proven = np.empty(len(told_keys), bool)
+    is_proven[order] = nth(told_keys[order]) < traces[order]
     return is_proven
 
 
@@ -136,7 +137,7 @@ def _denied(facts: BrokerFacts, told: pa.Table, told_keys: Int64s, rows: pa.Tabl
     following = np.minimum.accumulate(np.where(found, at, len(at))[::-1])[::-1]
     begins = np.append(0, ends[:-1])[np.searchsorted(ends, at, "right")]
     is_between = ~found & (last >= begins) & (following < ends[np.searchsorted(ends, at, "right")])
-    process = rows["client_process"].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+    process = codes(rows["client_process"])
     consumed_at = rows["consumed_at"].fill_null(facts.as_of).to_numpy()
     between = np.flatnonzero(is_between)
     one, other = trace[last[between]], trace[following[between]]
@@ -156,7 +157,7 @@ def _denied(facts: BrokerFacts, told: pa.Table, told_keys: Int64s, rows: pa.Tabl
 
 def _by_queue(told: pa.Table) -> tuple[Int64s, Int64s]:
     """The rows by group and queue, in the order of offsets, and the end of each group's queue in this order."""
-    group, topic = (told[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in PAIRS.names[:2])
+    group, topic = (codes(told[name]) for name in PAIRS.names[:2])
     queue_id = told["queue_id"].to_numpy()
     order = np.lexsort((told["queue_offset"].to_numpy(), queue_id, topic, group))
     queues = np.stack([group, topic, queue_id])[:, order]

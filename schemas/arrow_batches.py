@@ -52,6 +52,22 @@ def numbered(texts: Iterable[str], numbers: NDArray[np.integer[Any]]) -> pa.Dict
     return pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), pa.array(list(texts), pa.string()))
 
 
+def codes(*columns: pa.ChunkedArray) -> NDArray[np.int64]:
+    """A number for each value of some columns of one type, one after another: the same for equal values; null: -1."""
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    encoded = pa.chunked_array(chunks, columns[0].type).combine_chunks().dictionary_encode()
+    numbers: NDArray[np.int64] = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+    return numbers
+
+
+def replaced(rows: pa.Table, **columns: pa.Array) -> pa.Table:
+    """The rows with other values in some columns."""
+    for name, values in columns.items():
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), values)
+    return rows
+
+
 def of_one_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     """Columns of texts, some of which may be dictionaries, as one type: dictionaries if all with a text are."""
     if len({array.type for array in arrays}) == 1:

@@ -115,10 +115,10 @@ def matching(keys: Sequence[Int64s], wanted: Sequence[Int64s]) -> Int64s:
     """
     count = len(keys[0])
     numbers = numbered([np.concatenate(pair) for pair in zip(keys, wanted, strict=True)])
-    own, others = (_nth(part) for part in (numbers[:count], numbers[count:]))
-    pairs = numbered([numbers, np.append(own, others)])
+    place = np.append(nth(numbers[:count]), nth(numbers[count:]))
+    pairs = numbers * (place.max(initial=0) + 1) + place
     order = np.argsort(pairs[:count])
-    found = np.full(len(others), NONE, np.int64)
+    found = np.full(len(numbers) - count, NONE, np.int64)
     if count:
         at = np.minimum(np.searchsorted(pairs[:count][order], pairs[count:]), count - 1)
         is_found = pairs[:count][order][at] == pairs[count:]
@@ -126,11 +126,10 @@ def matching(keys: Sequence[Int64s], wanted: Sequence[Int64s]) -> Int64s:
     return found
 
 
-def _nth(values: Int64s) -> Int64s:
+def nth(values: Int64s) -> Int64s:
     """For each row, how many before it have its value."""
     order = np.argsort(values, kind="stable")
-    begins = np.append(True, np.diff(values[order]) != 0)[: len(order)]
-    place = np.arange(len(order))
-    nth = np.empty(len(order), np.int64)
-    nth[order] = place - np.maximum.accumulate(np.where(begins, place, 0)) if len(order) else place
-    return nth
+    ordered = values[order]
+    before = np.empty(len(order), np.int64)
+    before[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return before

@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
 from filtering.explanation.journey import group_of_topic, is_copy
+from filtering.pops.handed_out import NONE, matching, nth
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, SEPARATOR, namespace_of
 from filtering.time_spans import DAY
 from jobs.night.commit import Changes
-from schemas.arrow_batches import gathered, split
+from schemas.arrow_batches import codes, gathered, replaced, split
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFile
@@ -69,8 +70,7 @@ def _once(rows: pa.Table) -> pa.Table:
     """The rows without those of traces that a client sent again after a time-out: a call is in one trace only."""
     rows = rows.take(pc.sort_indices(rows, sort_keys=[("trace_offset", "ascending"), ("trace_number", "ascending")]))
     is_call = pc.is_valid(rows["consumed_at"]).combine_chunks().to_numpy(zero_copy_only=False)
-    (request,) = _codes(rows["request_id"])
-    key = request * 2 + is_call
+    key = codes(rows["request_id"]) * 2 + is_call
     first = np.full(key.max(initial=0) + 1, -1, np.int64)
     offsets = rows["trace_offset"].to_numpy()
     first[key[::-1]] = offsets[::-1]
@@ -81,19 +81,13 @@ def _once(rows: pa.Table) -> pa.Table:
 def _joined(calls: pa.Table, returns: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The calls with what their returns say, and the returns without a call. A call may have an id twice."""
     keys = [pc.binary_join_element_wise(rows["request_id"], rows["message_id"], " ") for rows in (calls, returns)]
-    of_calls, of_returns = _codes(*keys)
-    ranks = _ranks(of_calls), _ranks(of_returns)
-    width = max(rank.max(initial=0) for rank in ranks) + 1
-    of_calls, of_returns = of_calls * width + ranks[0], of_returns * width + ranks[1]
-    order = np.argsort(of_returns)
-    at = np.searchsorted(of_returns[order], of_calls)
-    found = np.append(of_returns[order], -1)[at] == of_calls
-    taken = pa.array(np.append(order, 0)[at], mask=~found)
-    for name in _OF_RETURN:
-        calls = calls.set_column(calls.schema.get_field_index(name), calls.field(name), returns[name].take(taken))
+    of_calls, of_returns = np.split(codes(*keys), [len(calls)])
+    found = matching([of_returns], [of_calls])
+    taken = pa.array(found, mask=found == NONE)
     is_left = np.ones(len(returns), bool)
-    is_left[order[at[found]]] = False
-    return calls, returns.filter(pa.array(is_left))
+    is_left[found[found != NONE]] = False
+    ended = replaced(calls, **{name: returns[name].take(taken) for name in _OF_RETURN})
+    return ended, returns.filter(pa.array(is_left))
 
 
 def _earlier_calls(returns: pa.Table, changes: Changes) -> pa.Table:
@@ -112,9 +106,7 @@ def _earlier_calls(returns: pa.Table, changes: Changes) -> pa.Table:
     where = [one_of("trace_offset", traces)]
     found = changes.rows(CONSUMPTIONS, where=where)
     changes.delete_rows(CONSUMPTIONS, where)
-    run = pa.array(np.zeros(len(found), np.int32))
-    runs = pa.DictionaryArray.from_arrays(run, pa.array([changes.run], pa.string())).dictionary_decode()
-    return found.set_column(found.schema.get_field_index("run"), found.field("run"), runs)
+    return replaced(found, run=pa.repeat(changes.run, len(found)))
 
 
 def _with_messages(rows: pa.Table, changes: Changes, subscribed: Collection[GroupTopic], log_start: int) -> pa.Table:
@@ -122,7 +114,7 @@ def _with_messages(rows: pa.Table, changes: Changes, subscribed: Collection[Grou
     groups = rows["consumer_group"].combine_chunks().dictionary_encode()
     names = _full_names(groups.dictionary.to_pylist(), {group for group, _ in subscribed})
     groups = pa.DictionaryArray.from_arrays(groups.indices, pa.array(names, pa.string())).dictionary_decode()
-    rows = rows.set_column(rows.schema.get_field_index("consumer_group"), rows.field("consumer_group"), groups)
+    rows = replaced(rows, consumer_group=groups)
     tonight, in_log = [one_of("run", [changes.run])], [within("commitlog_offset", log_start)]
     found = _matched(rows, _messages(rows["message_id"], changes, tonight), subscribed)
     is_missing = pc.equal(found["records"], 0)
@@ -179,7 +171,7 @@ def _offset_ids(ids: pa.StringArray) -> tuple[pa.StringArray, pa.Int64Array]:
 
 def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTopic]) -> pa.Table:
     """The rows with the messages that they mean, as far as these are among ``messages``."""
-    row_ids, message_ids = _codes(rows["message_id"], messages["id"])
+    row_ids, message_ids = np.split(codes(rows["message_id"], messages["id"]), [len(rows)])
     order = np.lexsort((messages["commitlog_offset"].to_numpy(), message_ids))
     lows, highs = (np.searchsorted(message_ids[order], row_ids, side) for side in ("left", "right"))
     counts = highs - lows
@@ -196,10 +188,8 @@ def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTop
     records = np.bincount(of_row[is_best], minlength=len(rows))
     turns = _turns(rows, row_ids) % np.maximum(records, 1)
     taken = pa.array(np.append(message, 0)[np.minimum(begins + turns, len(message))], mask=records == 0)
-    for name in _PLACE:
-        rows = rows.set_column(rows.schema.get_field_index(name), rows.field(name), messages[name].take(taken))
-    column = pa.array(records.astype(np.int32))
-    return rows.set_column(rows.schema.get_field_index("records"), rows.field("records"), column)
+    places = {name: messages[name].take(taken) for name in _PLACE}
+    return replaced(rows, **places, records=pa.array(records.astype(np.int32)))
 
 
 def _fit(
@@ -235,29 +225,9 @@ def _rank_of_topic(topic: str) -> int:
 
 def _turns(rows: pa.Table, ids: Int64s) -> Int64s:
     """The number of each row among those of the same group, id and count of deliveries, by time."""
-    groups, retry_times = (
-        rows[name].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
-        for name in ("consumer_group", "retry_times")
-    )
+    groups, retry_times = (codes(rows[name]) for name in ("consumer_group", "retry_times"))
     _, keys = np.unique(np.stack([ids, groups, retry_times]), axis=1, return_inverse=True)
     order = np.argsort(rows["consumed_at"].fill_null(0).to_numpy(), kind="stable")
     turns = np.empty(len(rows), np.int64)
-    turns[order] = _ranks(keys.reshape(-1)[order])
+    turns[order] = nth(keys.reshape(-1)[order])
     return turns
-
-
-def _codes(*columns: pa.ChunkedArray) -> list[Int64s]:
-    """The texts of some columns as numbers, the same for the same text."""
-    chunks = [chunk for column in columns for chunk in column.chunks]
-    encoded = pa.chunked_array(chunks, columns[0].type).combine_chunks().dictionary_encode()
-    codes = encoded.indices.to_numpy().astype(np.int64)
-    return np.split(codes, np.cumsum([len(column) for column in columns])[:-1])
-
-
-def _ranks(keys: Int64s) -> Int64s:
-    """The number of each row among those with the same key."""
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    ranks = np.empty(len(keys), np.int64)
-    ranks[order] = np.arange(len(keys)) - np.searchsorted(ordered, ordered)
-    return ranks

@@ -29,11 +29,11 @@ from filtering.time_spans import DAY
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
 from jobs.night.tasks import LogRange
-from schemas.arrow_batches import repeated
+from schemas.arrow_batches import codes, gathered, repeated, replaced
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delta.table import DataFileWriter
+from schemas.delta.table import ROWS_OF_A_GROUP, DataFileWriter
 from schemas.delta.table_rows import Key, Where, group_numbers, least, one_of, within
 from schemas.pops import POP_RECORDS, POPS, RECORDED
 
@@ -138,8 +138,7 @@ class NightPops:
             one_of("kind", [CHECKPOINT]),
         ]
         both = [self._changes.rows(POP_RECORDS, [*_KEY, *_OF_POP], where), checkpoints]
-        names = _codes(both, "consumer_group"), _codes(both, "topic")
-        checkpoint = numbered([*names, *(_joined(both, name) for name in ("queue_id", *_OF_POP))])
+        checkpoint = _numbered(both, ["consumer_group", "topic", "queue_id", *_OF_POP])
         earlier, tonight = checkpoint[: len(both[0])], checkpoint[len(both[0]) :]
         is_known = np.isin(tonight, np.append(earlier, tonight[~is_copy]))
         return checkpoints.filter(pa.array(~(is_copy & is_known)))
@@ -183,8 +182,7 @@ class NightPops:
         popped = self._changes.rows(COMMITLOG, _MESSAGE, where) if len(retried) else _NO_MESSAGES
         popped = popped.take(pc.sort_indices(popped["commitlog_offset"]))
         popped = popped.take(_optional(_positions(popped["commitlog_offset"].to_numpy(), offsets)))
-        texts = pa.concat_tables([retried.select(["uniq_key"]), popped.select(["uniq_key"])])["uniq_key"]
-        text = texts.combine_chunks().dictionary_encode().indices.fill_null(NONE).to_numpy()
+        text = codes(retried["uniq_key"], popped["uniq_key"])
         found = matching(
             (
                 np.array([of_topic[topic] for topic in retried["topic"].to_pylist()], np.int64),
@@ -201,7 +199,7 @@ class NightPops:
         redelivered_as = pops["redelivered_as"].fill_null(NONE).to_numpy().copy()
         redelivered_as[at[is_found]] = retried["commitlog_offset"].to_numpy()[found[is_found]]
         is_open = np.array(pops["is_open"]) & (redelivered_as == NONE)
-        return _replaced(pops, redelivered_as=_optional(redelivered_as), is_open=pa.array(is_open))
+        return replaced(pops, redelivered_as=_optional(redelivered_as), is_open=pa.array(is_open))
 
     def _deliver(self, pops: pa.Table, messages: pa.Table) -> PopCounts:
         """Writes the deliveries of pops whose message is stored. Returns their counts.
@@ -218,31 +216,29 @@ class NightPops:
         topics, topic = group_numbers(pops, ["topic"])
         stored = messages["store_timestamp"].to_numpy()[at]
         writer = DataFileWriter(DELIVERY_BLOCKS, self._changes.warehouse.log(DELIVERY_BLOCKS).storage)
-        waiting: list[pa.RecordBatch] = []
-        for number, (name,) in enumerate(topics):
-            own = np.flatnonzero(topic == number)
-            columns = pops.take(pa.array(own))
-            deliveries = RecordedDeliveries(
-                name,
-                columns["queue_id"].to_numpy(),
-                columns["queue_offset"].to_numpy(),
-                columns["commitlog_offset"].to_numpy(),
-                stored[own],
-                group[own],
-                outcome[own],
-                columns["popped_at"].to_numpy(),
-                subscription_from[own],
-                [each for (each,) in groups],
-                OUTCOMES,
-            )
-            for row in deliveries.rows():
-                known = {"run": pa.array([self._changes.run]), "source": pa.array([RECORDED])}
-                waiting.append(DELIVERY_BLOCKS.batch(row | known, 1))
-                if sum(block.nbytes for block in waiting) >= BYTES_IN_A_ROW:
-                    writer.write(waiting)
-                    waiting = []
-        if waiting:
-            writer.write(waiting)
+        known = {"run": pa.array([self._changes.run]), "source": pa.array([RECORDED])}
+
+        def blocks() -> Iterator[pa.RecordBatch]:
+            for number, (name,) in enumerate(topics):
+                own = np.flatnonzero(topic == number)
+                columns = pops.take(pa.array(own))
+                deliveries = RecordedDeliveries(
+                    name,
+                    columns["queue_id"].to_numpy(),
+                    columns["queue_offset"].to_numpy(),
+                    columns["commitlog_offset"].to_numpy(),
+                    stored[own],
+                    group[own],
+                    outcome[own],
+                    columns["popped_at"].to_numpy(),
+                    subscription_from[own],
+                    [each for (each,) in groups],
+                    OUTCOMES,
+                )
+                yield from (DELIVERY_BLOCKS.batch(row | known, 1) for row in deliveries.rows())
+
+        for rows in gathered(blocks(), ROWS_OF_A_GROUP, BYTES_IN_A_ROW):
+            writer.write(rows)
         self._changes.add_files(DELIVERY_BLOCKS, writer.close())
         queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
         delivered, returned = (
@@ -297,7 +293,7 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
     """
     popped_at = pc.coalesce(before["renewed_at"], before["popped_at"])
     ends = pc.add(checkpoints["popped_at"], checkpoints["invisible_time"])
-    message = _message_numbers([before, checkpoints, acknowledgements])
+    message = _numbered([before, checkpoints, acknowledgements], _KEY)
     count, known = len(before), len(before) + len(checkpoints)
     popped_at = np.append(popped_at.to_numpy(), checkpoints["popped_at"].to_numpy())
     visible_at = np.append(before["visible_at"].to_numpy(), ends.to_numpy())
@@ -326,7 +322,7 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
     pops = pa.concat_tables([before, pa.Table.from_batches([POPS.batch(added, len(new))]).cast(POPS.file_schema)])
     renewed_at = np.where(is_renewed, popped_at[last], NONE)
     acknowledged_at = handed.acknowledged_at[own]
-    return _replaced(
+    return replaced(
         pops,
         renewed_at=pc.coalesce(_optional(renewed_at), pops["renewed_at"].combine_chunks()),
         visible_at=pa.array(handed.visible_at[own]),
@@ -342,7 +338,7 @@ def restore_pops(before_run: str, cut: int, changes: Changes) -> None:
     if not len(pops):
         return
     nothing = pa.nulls(len(pops), pa.int64())
-    fresh = _replaced(
+    fresh = replaced(
         pops, renewed_at=nothing, visible_at=pc.add(pops["popped_at"], pops["invisible_time"]), acknowledged_at=nothing
     )
     records = changes.rows(POP_RECORDS)
@@ -352,7 +348,7 @@ def restore_pops(before_run: str, cut: int, changes: Changes) -> None:
     redelivered_as = pops["redelivered_as"].fill_null(NONE).to_numpy()
     redelivered_as = np.where(redelivered_as < cut, redelivered_as, NONE)
     is_open = np.array(pc.is_null(known["acknowledged_at"])) & (redelivered_as == NONE)
-    known = _replaced(known, redelivered_as=_optional(redelivered_as), is_open=pa.array(is_open))
+    known = replaced(known, redelivered_as=_optional(redelivered_as), is_open=pa.array(is_open))
     changes.update_rows(POPS, earlier, known.to_batches())
 
 
@@ -363,7 +359,7 @@ def _with_messages(pops: pa.Table, messages: pa.Table, is_new: NDArray[np.bool_]
     """
     at = np.full(len(pops), NONE, np.int64)
     both = [messages, pops]
-    queue = numbered([_codes(both, "topic"), _joined(both, "queue_id")])
+    queue = _numbered(both, ["topic", "queue_id"])
     offsets, places = messages["queue_offset"].to_numpy(), messages["commitlog_offset"].to_numpy()
     wanted, before = pops["queue_offset"].to_numpy(), pops["record_offset"].to_numpy()
     for number in np.unique(queue[len(messages) :][is_new]).tolist():
@@ -379,30 +375,16 @@ def _with_messages(pops: pa.Table, messages: pa.Table, is_new: NDArray[np.bool_]
         at[popped[is_found]] = stored[found[is_found]]
     found = _optional(at)
     attempt = pc.add(messages["reconsume_times"].take(found), pa.scalar(1, pa.int32()))
-    return _replaced(
+    return replaced(
         pops,
         commitlog_offset=pc.coalesce(messages["commitlog_offset"].take(found), pops["commitlog_offset"]),
         attempt=pc.coalesce(attempt, pops["attempt"]),
     )
 
 
-def _message_numbers(parts: Sequence[pa.Table]) -> Int64s:
-    """A number for each group, topic, queue and queue offset in the rows of some tables."""
-    names = _codes(parts, "consumer_group"), _codes(parts, "topic")
-    return numbered([*names, *(_joined(parts, name) for name in ("queue_id", "queue_offset"))])
-
-
-def _codes(parts: Sequence[pa.Table], name: str) -> Int64s:
-    """A number for each text of a column."""
-    texts = pa.chunked_array([chunk for part in parts for chunk in part[name].chunks], pa.string())
-    codes: Int64s = texts.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-    return codes
-
-
-def _joined(parts: Iterable[pa.Table], name: str) -> Int64s:
-    """A column of whole numbers."""
-    joined: Int64s = np.concatenate([part[name].to_numpy().astype(np.int64) for part in parts])
-    return joined
+def _numbered(parts: Sequence[pa.Table], names: Iterable[str]) -> Int64s:
+    """A number for each row of some tables, one after another: the same for rows with the same values."""
+    return numbered([codes(*(part[name] for part in parts)) for name in names])
 
 
 def _optional(values: Int64s) -> pa.Int64Array:
@@ -417,11 +399,3 @@ def _positions(ascending: Int64s, wanted: Int64s) -> Int64s:
     at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
     found: Int64s = np.where(ascending[at] == wanted, at, NONE)
     return found
-
-
-def _replaced(rows: pa.Table, **columns: pa.Array) -> pa.Table:
-    """The rows with other values in some columns."""
-    for name, values in columns.items():
-        at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), values)
-    return rows
