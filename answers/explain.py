@@ -711,8 +711,13 @@ class PopsOfMessages:
         """Each pop of the message, and what became of it; empty if no pop handed it out."""
         of_message = one_of("commitlog_offset", [message.commitlog_offset])
         pops = self._rows(consumer_group, [message.topic], [of_message])
+        again: dict[int, _Pop] = {}
+        if any(pop["redelivered_as"] is not None for pop in pops):
+            topics = retry_topics(consumer_group, subscribed_topic(consumer_group, message.topic))
+            rows = self._rows(consumer_group, topics, [within("commitlog_offset")])
+            again = {row["commitlog_offset"]: row for row in rows}
         most_attempts = self._facts.pop_groups.most_attempts(consumer_group)
-        return "; ".join(_pop_text(self._chain(pop, consumer_group), most_attempts) for pop in pops)
+        return "; ".join(_pop_text(_chain(pop, again), most_attempts) for pop in pops)
 
     def passed_over_at(self, message: FoundMessage, consumer_group: str) -> int | None:
         """The time (ms) of the pop that read the message and did not hand it out; None if the record has none."""
@@ -725,21 +730,20 @@ class PopsOfMessages:
         at = message.queue_offset
         return min((popped_at for (popped_at, start), end in last.items() if start <= at < end), default=None)
 
-    def _chain(self, pop: _Pop, consumer_group: str) -> list[_Pop]:
-        """A pop, and those of its redeliveries."""
-        chain = [pop]
-        topics = retry_topics(consumer_group, subscribed_topic(consumer_group, pop["topic"]))
-        again = {row["commitlog_offset"]: row for row in self._rows(consumer_group, topics, [])}
-        while (following := again.get(chain[-1]["redelivered_as"])) is not None:
-            chain.append(following)
-        return chain
-
     def _rows(self, consumer_group: str, topics: Sequence[str], where: Sequence[Condition]) -> list[_Pop]:
         if POPS.name not in self._facts.last.tables:
             return []
         wanted = [one_of("consumer_group", [consumer_group]), one_of("topic", topics), *where]
         rows: list[_Pop] = self._facts.rows(POPS, None, wanted).to_pylist()
         return sorted(rows, key=lambda row: (row["popped_at"], row["record_offset"]))
+
+
+def _chain(pop: _Pop, again: Mapping[int, _Pop]) -> list[_Pop]:
+    """A pop, and those of its redeliveries. ``again``: the pops of these by physical offset."""
+    chain = [pop]
+    while (following := again.get(chain[-1]["redelivered_as"])) is not None:
+        chain.append(following)
+    return chain
 
 
 def _pop_text(chain: Sequence[_Pop], most_attempts: int) -> str:

@@ -18,9 +18,12 @@ from pathlib import Path
 import pytest
 
 from jobs import audit, explain, lag, maintain, nightly
+from schemas.delta.warehouse import Warehouse
 from schemas.messages.pop_bodies import DAMAGED_BODY, NOT_JSON
+from schemas.pops import POPS
 from tests.captures import capture, rows
 from tests.nights.commands import NIGHTS, Run, night, rows_of, without_runs
+from tests.nights.damage import copy_of, one_row, rewrite
 
 IN_ORDER = {"pop_fifo_1", "pop_fifo_2"}
 """Groups that consume in order: the broker does not write their pops down."""
@@ -149,6 +152,13 @@ def test_messages_in_flight_are_those_that_were_not_acknowledged(popped: Path, r
 )
 def test_explain_says_what_became_of_a_message(popped: Path, run: Run, message: str, group: str, why: str) -> None:
     assert why in run(explain, "--warehouse", popped, "--message", message, "--group", group).out
+
+
+def test_explain_of_a_group_one_of_whose_redeliveries_is_in_no_table(popped: Path, tmp_path: Path, run: Run) -> None:
+    lost = one_row({"commitlog_offset": None}, of=lambda row: row["topic"].startswith("%RETRY%pop_fail_1"))
+    rewrite(copy_of(Warehouse.at(str(popped)), tmp_path / "w"), POPS, lost)
+    out = run(explain, "--warehouse", tmp_path / "w", "--message", "ord-0", "--group", "pop_fail_1").out
+    assert "popped 2026-11-26 22:04:53.267 for 10 s, acknowledged 2026-11-26 22:04:55.100; the" in out
 
 
 def test_repeated_and_rebuilt_nights_leave_the_same_pops(popped: Path, tmp_path: Path, run: Run) -> None:
