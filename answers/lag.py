@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from answers.facts import BrokerFacts
+from answers.facts import BrokerFacts, GroupQueue
 from filtering.consumption.clients import ClientChecks
 from filtering.consumption.lag import TopicLag, checked_range, checks_entries, is_measured
 from filtering.consumption.offsets import COMMIT_DELAY, REMOVED, Offsets
@@ -357,9 +357,9 @@ class OpenPops:
     overdue: int = 0
 
 
-def open_pops(facts: BrokerFacts) -> dict[tuple[str, str, int], OpenPops]:
+def open_pops(facts: BrokerFacts) -> dict[GroupQueue, OpenPops]:
     """What groups popped and did not acknowledge, by group, topic and queue id."""
-    found: defaultdict[tuple[str, str, int], OpenPops] = defaultdict(OpenPops)
+    found: defaultdict[GroupQueue, OpenPops] = defaultdict(OpenPops)
     if facts.popping:
         names = ["consumer_group", "topic", "queue_id", "visible_at"]
         for *queue, visible_at in tuples(facts.rows(POPS, names, [one_of("is_open", [True])]), *names):
@@ -478,7 +478,7 @@ def _row(
     has_commits: bool,
     facts: BrokerFacts,
     clients: ClientChecks,
-    unacknowledged: Mapping[tuple[str, str, int], OpenPops],
+    unacknowledged: Mapping[GroupQueue, OpenPops],
 ) -> Lag:
     """``has_commits``: whether a snapshot had committed offsets."""
     waiting = counts.waiting_of(standing.consumer_group, standing.queue_id)

@@ -47,7 +47,7 @@ from schemas.arrow_batches import numbered, repeated
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS
-from schemas.delta.table_rows import one_of, tuples
+from schemas.delta.table_rows import Key, one_of, tuples
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import PREDICATES
@@ -237,6 +237,9 @@ def progress_rows(
     committed: defaultdict[str, dict[str, Offsets]] = defaultdict(dict)
     for (consumer_group, topic), queue_offsets in broker_offsets.committed.items():
         committed[topic][consumer_group] = queue_offsets
+    popped_keys: defaultdict[str, list[Key]] = defaultdict(list)
+    for key in popped.returned:
+        popped_keys[key[1]].append(key)
     losing = {topic: known.losing(topic, broker_offsets) for topic, known in before.items()}
     topics: dict[str, TopicOffsets] = dict(before)
     offsets, stats = [], []
@@ -250,11 +253,11 @@ def progress_rows(
         begins = old.begins_by_queue | {queue_id: renewal.commitlog_offset for queue_id, renewal in began.items()}
         # A group without a subscription may begin at its committed offset in a later night.
         others = [group for group, queue_offsets in committed[topic].items() if queue_offsets.keys() & ends.keys()]
-        others += [group for group, of_topic, _ in popped.returned if of_topic == topic]
+        others += [group for group, _, _ in popped_keys[topic]]
         new = old.extended(ends, [group.key[0] for group in by_topic[topic]] + others, begins)
         told_before, committed_before = new.told_to.copy(), new.committed.copy()
         counts = _counts(topic, new, parts)
-        _count_pops(topic, new, popped, counts)
+        _count_pops(new, popped, popped_keys[topic], counts)
         _begin_again(new, began.values())
         for group in by_topic[topic]:
             _advance(group, old_ends, new, seen, instants.get(topic, np.empty(0, np.int64)))
@@ -342,16 +345,15 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
     return counts
 
 
-def _count_pops(topic: str, offsets: TopicOffsets, popped: PopCounts, counts: Mapping[str, Int64s]) -> None:
-    """Adds the messages that pops handed out."""
-    for (group, of_topic, queue_id), returned in popped.returned.items():
+def _count_pops(offsets: TopicOffsets, popped: PopCounts, keys: Iterable[Key], counts: Mapping[str, Int64s]) -> None:
+    """Adds the messages that pops of one topic handed out. ``keys``: those of its queues in ``popped``."""
+    for key in keys:
+        group, _, queue_id = key
         row, column = offsets.groups.get(group), offsets.columns.get(queue_id)
-        if of_topic == topic and row is not None and column is not None:
-            delivered = popped.delivered[group, topic, queue_id]
-            counts["passed_stage1"][row, column] += returned
-            counts["passed_stage2"][row, column] += returned
-            counts["delivered"][row, column] += delivered
-            counts["scanned"][row, column] += returned
+        if row is not None and column is not None:
+            for name in ("scanned", "passed_stage1", "passed_stage2"):
+                counts[name][row, column] += popped.returned[key]
+            counts["delivered"][row, column] += popped.delivered[key]
 
 
 def _count_read(
