@@ -16,54 +16,32 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.rocketmq_version import RocketMQVersion
-from filtering.subscription_data import SQL92, Subscription, expression_type, filter_of
+from filtering.subscription_data import SQL92, expression_type, filter_of
 from filtering.subscriptions.events import (
     NOT_WATCHED,
-    ConsumeStart,
-    GroupTopic,
     SubscriptionEvent,
     consume_from_value,
     event_line,
     parse_consume_from,
 )
-from filtering.subscriptions.operator_tools import STARTED_AT, consume_from, started_at, subscription_of
 from filtering.subscriptions.watch import NOBODY, Look, WatchedClient, WatchedGroup, asked_again, changes
 from schemas.errors import UsageError
-from schemas.remoting import (
-    CONSUMER_NOT_ONLINE,
-    Connection,
-    Credentials,
-    ReadRequest,
-    RemotingError,
-    Request,
-    Response,
-    masters,
-)
-from schemas.rocketmq_store.config_files import ConfigFileError, parse_consumer_offsets
+from schemas.live_broker import Committed, LiveBroker
+from schemas.remoting import Connection, Credentials, RemotingError, masters, reason
 
 EVENTS, OFFSETS, CONFIG, STATE = "subscription_events.jsonl", "offsets.jsonl", "broker.conf", "state.json"
 MISSED_LOOKS = 3
 """After this many intervals without a look, the time is recorded as one in which nobody watched."""
-_SECRET = re.compile(r"password|secret|credential|authenticationuser|accesskey|token", re.IGNORECASE)
-"""In the names of settings that are not recorded."""
-_VERSION = re.compile(r"V(\d+)_(\d+)_(\d+)")
-_PULLS_ITSELF = "CONSUME_ACTIVELY"
-"""The consumeType of pull consumers, which send their subscription with every pull."""
-
-Read = TypeVar("Read")
-Committed = dict[GroupTopic, dict[int, int]]
 
 
 def _now() -> int:
@@ -136,9 +114,9 @@ class BrokerRecorder:
     It goes on where the folder ends.
     """
 
-    def __init__(self, folder: Path, connection: Connection, interval: float, now: Callable[[], int] = _now) -> None:
+    def __init__(self, folder: Path, broker: LiveBroker, interval: float, now: Callable[[], int] = _now) -> None:
         self.folder = folder
-        self.connection = connection
+        self.broker = broker
         self._interval = interval
         self._now = now
         self._is_new_connection = True
@@ -164,13 +142,12 @@ class BrokerRecorder:
             raise
 
     def _look(self) -> int:
-        last, ask = self._state, self.connection.ask
+        last = self._state
         begin = self._now()
-        config = read_config(self.connection)
-        version = _version(self.connection) if self._is_new_connection else last.version
-        names = ask(ReadRequest.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).json().get("subscriptionGroupTable") or {}
-        groups = self._online(sorted(names))
-        committed = self._committed()
+        config = self.broker.config()
+        version = self.broker.version() if self._is_new_connection else last.version
+        groups = self.broker.online(self.broker.groups())
+        committed = self.broker.committed()
         end = max(self._now(), begin)
         look = Look(begin, end, last.begin)
         groups = {name: self._asked(name, group, look, committed) for name, group in groups.items()}
@@ -196,23 +173,6 @@ class BrokerRecorder:
         self._is_new_connection = False
         return len(events)
 
-    def _online(self, names: Sequence[str]) -> dict[str, WatchedGroup]:
-        """The groups that have clients, without what only their clients know."""
-        requests = [Request(ReadRequest.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": name}) for name in names]
-        responses = self.connection.ask_all(requests)
-        return {
-            name: _read(connected, response)
-            for name, response in zip(names, responses, strict=True)
-            if response.code != CONSUMER_NOT_ONLINE
-        }
-
-    def _committed(self) -> Committed:
-        body = self.connection.ask(ReadRequest.GET_ALL_CONSUMER_OFFSET).text()
-        try:
-            return parse_consumer_offsets(body.encode(), "the broker's answer")[0]
-        except ConfigFileError as error:
-            raise RemotingError(str(error)) from None
-
     def _asked(self, name: str, group: WatchedGroup, look: Look, committed: Committed) -> WatchedGroup:
         """The group with what its clients say, and with the born times of its new SQL92 filters."""
         before = self._state.groups.get(name, NOBODY)
@@ -220,53 +180,19 @@ class BrokerRecorder:
         clients = dict(group.clients)
         for client_id in clients.keys() - again:
             clients[client_id] = before.clients[client_id]
-        requests = [
-            Request(
-                ReadRequest.GET_CONSUMER_RUNNING_INFO,
-                {"consumerGroup": name, "clientId": client_id, "jstackEnable": "false"},
-            )
-            for client_id in sorted(again)
-        ]
-        for client_id, response in zip(sorted(again), self.connection.ask_all(requests), strict=True):
-            try:
-                clients[client_id] = _read(partial(running, clients[client_id]), response)
-            except RemotingError:  # it left, is of another language, or does not answer in time
-                clients[client_id] = replace(clients[client_id], consume_from=group.consume_from)
+        answers = self.broker.running(name, {client_id: clients[client_id] for client_id in sorted(again)})
+        for client_id in again:
+            clients[client_id] = answers.get(client_id, replace(clients[client_id], consume_from=group.consume_from))
         known = {topic: filter_of(each) for topic, each in before.subscriptions.items()}
         born = dict(before.born)
         for topic, each in group.subscriptions.items():
             is_new = known.get(topic) != filter_of(each) or not before.clients
             if is_new and expression_type(each) == SQL92:
                 born.pop(topic, None)
-                at = self._born(name, topic, committed)
+                at = self.broker.born_time(name, topic, committed)
                 if at is not None and at <= look.end:
                     born[topic] = at
         return replace(group, clients=clients, born=born)
-
-    def _born(self, group: str, topic: str, committed: Committed) -> int | None:
-        """When the broker registered the SQL92 filter of a group (ms); None if it does not say.
-
-        The request is about entries of a queue, and needs one that is there: the one before the greatest offset that
-        any group has committed.
-        """
-        ends: dict[int, int] = {0: 0}
-        for (_, of_topic), queues in committed.items():
-            for queue_id, offset in queues.items() if of_topic == topic else ():
-                ends[queue_id] = max(ends.get(queue_id, 0), offset)
-        queue_id = max(ends, key=lambda each: ends[each])
-        fields = {
-            "topic": topic,
-            "queueId": str(queue_id),
-            "index": str(max(ends[queue_id] - 1, 0)),
-            "count": "1",
-            "consumerGroup": group,
-        }
-        response = self.connection.ask(ReadRequest.QUERY_CONSUME_QUEUE, fields)
-        try:
-            at = json.loads(response.json()["filterData"])["bornTime"]
-        except (RemotingError, ValueError, KeyError, TypeError):
-            return None
-        return at if isinstance(at, int) else None
 
     def _write(self, lines: Sequence[str], look: Look, committed: Committed, config: str, state: _State) -> None:
         before = self._state.committed
@@ -307,81 +233,6 @@ def _replace(path: Path, text: str) -> None:
     os.replace(new, path)
 
 
-def _read(reader: Callable[[dict[str, Any]], Read], response: Response) -> Read:
-    """What a response says. Raises RemotingError."""
-    try:
-        return reader(response.json())
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise RemotingError("the answer is not of the form that RocketMQ writes") from None
-
-
-def connected(row: Mapping[str, Any]) -> WatchedGroup:
-    """A group as the broker has it (ConsumerConnection)."""
-    clients = {
-        str(each["clientId"]): WatchedClient(
-            str(each.get("clientAddr")), sends_with_pulls=row.get("consumeType") == _PULLS_ITSELF
-        )
-        for each in row.get("connectionSet") or ()
-    }
-    subscriptions = {topic: _subscription(topic, each) for topic, each in (row.get("subscriptionTable") or {}).items()}
-    return WatchedGroup(
-        clients,
-        subscriptions,
-        _consume_from(row.get("consumeFromWhere"), None),
-        row.get("messageModel") == "BROADCASTING",
-    )
-
-
-def running(client: WatchedClient, row: Mapping[str, Any]) -> WatchedClient:
-    """A client with what it says of itself (ConsumerRunningInfo)."""
-    properties = row.get("properties") or {}
-    subscriptions = {str(each["topic"]): _subscription(str(each["topic"]), each) for each in row["subscriptionSet"]}
-    return replace(
-        client,
-        started_at=started_at(properties.get(STARTED_AT)),
-        subscriptions=subscriptions,
-        consume_from=_consume_from(properties.get("consumeFromWhere"), properties.get("consumeTimestamp")),
-        sends_with_pulls=client.sends_with_pulls or properties.get("postSubscriptionWhenPull") == "true",
-        protocol="remoting_pop" if row.get("mqPopTable") else None,
-    )
-
-
-def _subscription(topic: str, row: Mapping[str, Any]) -> Subscription:
-    return subscription_of(topic, row, int(row.get("subVersion") or 0))
-
-
-def _consume_from(where: object, timestamp: object) -> ConsumeStart:
-    """Where a client begins. Its ``timestamp`` is of its time zone, which counts as that of this machine."""
-    if where == "CONSUME_FROM_TIMESTAMP" and isinstance(timestamp, str):
-        with suppress(ValueError):
-            return int(time.mktime(time.strptime(timestamp, "%Y%m%d%H%M%S"))) * 1000
-    return consume_from(where)
-
-
-def read_config(connection: Connection) -> str:
-    """The broker's configuration as the text of a broker.conf, without settings whose names are those of secrets.
-
-    Raises RemotingError, OSError.
-    """
-    lines = connection.ask(ReadRequest.GET_BROKER_CONFIG).text().splitlines()
-    return "".join(f"{line}\n" for line in lines if not _SECRET.search(line.partition("=")[0]))
-
-
-def _version(connection: Connection) -> str | None:
-    table = connection.ask(ReadRequest.GET_BROKER_RUNTIME_INFO).json().get("table") or {}
-    found = _VERSION.match(str(table.get("brokerVersionDesc")))
-    return None if found is None else ".".join(found.groups())
-
-
-def _broker_name(connection: Connection) -> str:
-    """The brokerName in the broker's configuration. Raises RemotingError, OSError."""
-    for line in read_config(connection).splitlines():
-        key, _, value = line.partition("=")
-        if key == "brokerName" and value:
-            return value
-    raise RemotingError("its configuration has no brokerName")
-
-
 class Recorder:
     """Records brokers into a folder: those at ``brokers``, and all that the ``name_servers`` list, also later ones.
 
@@ -407,46 +258,36 @@ class Recorder:
         """Looks at every broker once. For each: its name or address, and its number of new events, or why it failed."""
         for address, connection in list(self._unnamed.items()):
             try:
-                self._add(_broker_name(connection), connection)
+                broker = LiveBroker(connection)
+                self._add(broker.name(), broker)
                 del self._unnamed[address]
             except (OSError, RemotingError) as error:
-                yield address, _reason(error)
+                yield address, reason(error)
         if self._name_servers:
             try:
-                for name, address in self._listed().items():
-                    if name not in self._brokers or self._brokers[name].connection.address != address:
-                        self._add(name, Connection(address, self._credentials))
+                for name, address in masters(self._name_servers).items():
+                    if name not in self._brokers or self._brokers[name].broker.connection.address != address:
+                        self._add(name, LiveBroker(Connection(address, self._credentials)))
             except (OSError, RemotingError) as error:
-                yield ";".join(each.address for each in self._name_servers), _reason(error)
-        for name, broker in self._brokers.items():
+                yield ";".join(each.address for each in self._name_servers), reason(error)
+        for name, recorder in self._brokers.items():
             try:
-                yield name, broker.look()
+                yield name, recorder.look()
             except (OSError, RemotingError) as error:
-                yield name, _reason(error)
+                yield name, reason(error)
 
-    def _add(self, name: str, connection: Connection) -> None:
+    def _add(self, name: str, broker: LiveBroker) -> None:
         if name in ("", ".", "..") or "/" in name:
             raise RemotingError(f"{name!r} is no name for a folder")
-        self._brokers[name] = BrokerRecorder(self._folder / name, connection, self._interval)
-
-    def _listed(self) -> dict[str, str]:
-        errors: list[OSError | RemotingError] = []
-        for each in self._name_servers:
-            try:
-                return masters(each)
-            except (OSError, RemotingError) as error:
-                errors.append(error)
-        raise errors[0]
+        if name in self._brokers:
+            self._brokers[name].broker.connection.close()
+        self._brokers[name] = BrokerRecorder(self._folder / name, broker, self._interval)
 
     def close(self) -> None:
         for connection in (*self._name_servers, *self._unnamed.values()):
             connection.close()
-        for broker in self._brokers.values():
-            broker.connection.close()
-
-
-def _reason(error: OSError | RemotingError) -> str:
-    return str((error.strerror or error) if isinstance(error, OSError) else error)
+        for recorder in self._brokers.values():
+            recorder.broker.connection.close()
 
 
 @contextmanager

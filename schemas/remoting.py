@@ -21,6 +21,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 SUCCESS = 0
+TOPIC_NOT_EXIST = 17
+"""The code of a response about a topic that the broker does not have (ResponseCode)."""
 CONSUMER_NOT_ONLINE = 206
 """The code of a response about a group without clients (ResponseCode)."""
 LARGEST_FRAME = 256 << 20
@@ -44,6 +46,7 @@ class ReadRequest(IntEnum):
     GET_BROKER_CLUSTER_INFO = 106
     """To a name server."""
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201
+    GET_TOPIC_STATS_INFO = 202
     GET_CONSUMER_CONNECTION_LIST = 203
     GET_CONSUMER_RUNNING_INFO = 307
     QUERY_CONSUME_QUEUE = 321
@@ -243,15 +246,27 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def masters(name_server: Connection) -> dict[str, str]:
+def masters(name_servers: Sequence[Connection]) -> dict[str, str]:
     """By brokerName, the address of each master that a name server lists; without one, that of its first slave.
 
-    Raises RemotingError, OSError.
+    Of several name servers, the first that answers counts. Raises RemotingError, OSError.
     """
-    table = name_server.ask(ReadRequest.GET_BROKER_CLUSTER_INFO).json().get("brokerAddrTable")
-    found = {}
-    for name, broker in table.items() if isinstance(table, dict) else ():
-        addresses = broker.get("brokerAddrs") if isinstance(broker, dict) else None
-        if isinstance(addresses, dict) and addresses:
-            found[name] = str(addresses[min(addresses, key=int)])
-    return found
+    errors: list[OSError | RemotingError] = []
+    for name_server in name_servers:
+        try:
+            table = name_server.ask(ReadRequest.GET_BROKER_CLUSTER_INFO).json().get("brokerAddrTable")
+        except (OSError, RemotingError) as error:
+            errors.append(error)
+            continue
+        found = {}
+        for name, broker in table.items() if isinstance(table, dict) else ():
+            addresses = broker.get("brokerAddrs") if isinstance(broker, dict) else None
+            if isinstance(addresses, dict) and addresses:
+                found[name] = str(addresses[min(addresses, key=int)])
+        return found
+    raise errors[0]
+
+
+def reason(error: OSError | RemotingError) -> str:
+    """Why a request failed, in a few words."""
+    return str((error.strerror or error) if isinstance(error, OSError) else error)
