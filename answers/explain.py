@@ -884,7 +884,7 @@ class Explainer:
         events = [event for event in facts.events if groups is None or event.group in groups]
         self._clients = ClientChecks(events)
         self._seeming = seeming_disagreements(history, events)
-        self._positions = cache(partial(positions_in_queue, facts, groups))
+        self._positions = cache(partial(positions_in_queue, replace(facts, newer=None), groups))
         self._windows = WindowsOfMessages(facts, groups)
         self._first_starts = cache(lambda topic: FirstStarts(facts, self._windows.of_topic(topic)))
         self._pops = PopsOfMessages(facts)
@@ -1174,7 +1174,7 @@ class Explainer:
         pulls = self._windows.pulls(message, consumer_group, rows)
         if not is_before and not is_deleted:
             again = f"the group goes on at offset {position:,}, and pulls the message again" if pulls else None
-            why = again or why_pending(rows, self._facts.broker, self._facts.as_of)
+            why = again or self._why_pending(message, rows)
             return NotPulled(why, is_pending=True)
         if pulls:
             return pulls
@@ -1182,6 +1182,22 @@ class Explainer:
             return NotPulled(DELETED)
         is_passed = is_before and message.commitlog_offset >= begin
         return NotPulled(why_not_pulled(rows, self._facts.broker, message.store_timestamp, is_passed))
+
+    def _why_pending(self, message: FoundMessage, rows: Sequence[SubscriptionRow]) -> str:
+        """Why a group did not pull a message by the end of the last night, or by now if the broker was asked."""
+        facts = self._facts
+        if facts.newer is None or facts.newer.ends is None:
+            return why_pending(rows, facts.broker, facts.as_of)
+        committed = facts.newer.committed.get(rows[-1].key, {}).get(message.queue_id)
+        at = time_text(facts.asked_at)
+        if committed is None:
+            return f"{why_pending(rows, facts.broker, facts.end)}: by {at} it has committed no offset in this queue"
+        if committed <= message.queue_offset:
+            return f"{why_pending(rows, facts.broker, facts.end)}: by {at} it has committed offset {committed:,}"
+        return (
+            f"the group has passed it since the last night: by {at} it has committed offset {committed:,}. The next "
+            "night tells which filter the message met"
+        )
 
     def _without_filters(self, message: FoundMessage, group: str, outcome: Outcome, why: str) -> Explanation:
         stage = Stage.SUBSCRIPTION if not self._rows[group, message.topic] else Stage.PULL
@@ -1444,7 +1460,10 @@ def _places(facts: BrokerFacts, topic: str, queue_id: int) -> str:
     if queue_id not in kept:
         return f"the topic has them in {counted(len(kept), 'queue')}, {min(kept)} to {max(kept)}"
     first, last = kept[queue_id]
-    return f"the queue has those from offset {first} to {last}"
+    ends = facts.newer.ends if facts.newer is not None else None
+    end = (ends or {}).get((topic, queue_id), 0)
+    later = f", and those up to {end - 1} since then: run nightly with a new copy of the store"
+    return f"the queue has those from offset {first} to {last}{later if end > last + 1 else ''}"
 
 
 def _check_group(facts: BrokerFacts, group: str | None) -> None:

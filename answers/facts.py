@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
+from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.consumption.offsets import Offsets
 from filtering.delivery.pull_window import FOREVER, OffsetRange
 from filtering.pops.modes import Interval, PopGroups, PopModes
 from filtering.sql92 import Expressions
+from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import BROADCASTING, GroupTopic, Operation, SubscriptionEvent, with_offsets
 from filtering.subscriptions.history import in_force_at, states_by_key, subscription_history
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.subscriptions.watch import NOBODY, Look, WatchedGroup, changes
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import Table
@@ -40,18 +46,40 @@ from schemas.run_ledger import (
 )
 from schemas.subscriptions import read_events
 
+if TYPE_CHECKING:
+    from schemas.live_broker import LiveBroker
+
 NO_SUBSCRIPTIONS = "no night had --subscriptions"
 GroupQueue = tuple[str, str, int]
 """Consumer group, topic and queue id."""
 
 
 @dataclass(frozen=True)
+class BrokerState:
+    """The state of a broker after the last night: of a newer consumerOffset.json, or of the broker that runs.
+
+    ``committed``: queue offsets by group and topic, then by queue id. ``at``: ms; None: unknown. Only of a broker that
+    runs: ``ends``, by topic and queue id the offset after the last entry, and ``events``, which lead from the
+    subscriptions of the last night to the present ones.
+    """
+
+    committed: Mapping[GroupTopic, Offsets]
+    at: int | None = None
+    ends: Mapping[tuple[str, int], int] | None = None
+    events: Sequence[SubscriptionEvent] = ()
+
+
+@dataclass(frozen=True)
 class BrokerFacts:
-    """The stored data of one broker. ``entries`` are its entries in the run ledger, in order; at least one."""
+    """The stored data of one broker. ``entries`` are its entries in the run ledger, in order; at least one.
+
+    ``newer``: its state after the last night, where that is known. Answers then take offsets and subscriptions from it.
+    """
 
     warehouse: Warehouse
     entries: Sequence[LedgerEntry]
     expressions: Expressions = field(default_factory=Expressions)
+    newer: BrokerState | None = None
 
     @property
     def last(self) -> LedgerEntry:
@@ -96,6 +124,13 @@ class BrokerFacts:
         return max(self.as_of, self.events[-1].at if self.events else 0)
 
     @property
+    def asked_at(self) -> int:
+        """When the broker was asked (ms); the end of the last night if it was not."""
+        if self.newer is None or self.newer.ends is None:
+            return self.as_of
+        return self.newer.at or self.as_of
+
+    @property
     def is_replay(self) -> bool:
         """Whether the warehouse holds a replay, which has deliveries but no messages."""
         return self.last.job == REPLAY
@@ -131,7 +166,8 @@ class BrokerFacts:
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:
         """All subscription events, in order."""
-        return read_events(self.warehouse, self.name)
+        stored = read_events(self.warehouse, self.name)
+        return stored if self.newer is None else (*stored, *self.newer.events)
 
     @cached_property
     def resets(self) -> Mapping[GroupQueue, Sequence[tuple[int, int]]]:
@@ -296,3 +332,39 @@ def check_broker(name: str, known: Sequence[str]) -> None:
     """Raises UsageError if a warehouse with these brokers has none of this name."""
     if name not in known:
         raise UsageError(f"the warehouse has no broker {name}; it holds {', '.join(known)}")
+
+
+# Brokers that run.
+
+
+def with_present_state(facts: BrokerFacts, broker: LiveBroker) -> BrokerFacts:
+    """The stored data with the state of the broker that runs.
+
+    Raises RemotingError, OSError.
+    """
+    online = broker.online(broker.groups())
+    # An offset is committed after its message is stored: none may be beyond an end that was asked before.
+    committed, ends = broker.committed(), broker.queue_ends(_topics(facts, online.values()))
+    at = max(time.time_ns() // 1_000_000, facts.end + 1)
+    look = Look(at, at, before=None)
+    offsets_of: defaultdict[str, dict[str, Offsets]] = defaultdict(dict)
+    for (group, topic), queues in committed.items():
+        offsets_of[group][topic] = queues
+    registered: defaultdict[str, ConsumerGroupInfo] = defaultdict(ConsumerGroupInfo)
+    for row in facts.in_force:
+        known = new_subscription(row.topic, row.expression, row.expression_type, row.sub_version)
+        registered[row.consumer_group].update_topic(known)
+    events: list[SubscriptionEvent] = []
+    for name, watched in online.items():
+        if not watched.is_broadcasting:
+            events += changes(name, NOBODY, watched, look, offsets_of[name], registered[name])
+    for name in sorted({row.consumer_group for row in facts.in_force if row.is_consuming} - online.keys()):
+        events.append(SubscriptionEvent(at, Operation.UNREGISTER, name, committed=offsets_of[name]))
+    events = [replace(event, at=at) for event in events]
+    return replace(facts, newer=BrokerState(committed, at, ends, events))
+
+
+def _topics(facts: BrokerFacts, online: Iterable[WatchedGroup]) -> list[str]:
+    """The topics of which groups have an offset, or subscribe to now."""
+    of_groups = (topic for group in online for topic in group.subscriptions)
+    return sorted({*facts.topics, *of_groups})

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from answers.facts import BrokerFacts, GroupQueue
 from filtering.consumption.clients import ClientChecks
 from filtering.consumption.lag import TopicLag, checked_range, checks_entries, is_measured
-from filtering.consumption.offsets import COMMIT_DELAY, REMOVED, Offsets
+from filtering.consumption.offsets import COMMIT_DELAY, REMOVED
 from filtering.counted import counted, listed
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
@@ -105,19 +105,13 @@ def _named(topics: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class CommittedOffsets:
-    """The offsets of a consumerOffset.json newer than the last night, and when it was saved (ms; None: unknown)."""
-
-    offsets: Mapping[GroupTopic, Offsets]
-    saved_at: int | None = None
-
-
-@dataclass(frozen=True)
 class Standing:
     """Where a group is in a queue, as queue offsets.
 
     ``committed`` is the offset that the broker stored, None if it has none. ``position`` is where the group
     goes on: a group that keeps up has pulled more than it has committed. ``end``: the offset after the last entry.
+    ``filtered_to``: the offset up to which nights have filtered the queue. It is ``end``, unless newer entries are
+    known.
     """
 
     consumer_group: str
@@ -126,6 +120,7 @@ class Standing:
     committed: int | None
     position: int
     end: int
+    filtered_to: int
 
     @property
     def key(self) -> GroupTopic:
@@ -142,6 +137,11 @@ class Standing:
         return max(0, (self.committed or 0) - self.end)
 
     @property
+    def unfiltered(self) -> int:
+        """The number of entries after the last night that the group has yet to pull. No filter has seen them here."""
+        return max(0, self.end - max(self.position, self.filtered_to))
+
+    @property
     def is_behind(self) -> bool:
         """Whether the group has entries left to pull or to commit."""
         return min(self.position, self.counted_from) < self.end
@@ -149,13 +149,12 @@ class Standing:
 
 def standings(
     facts: BrokerFacts,
-    newer: CommittedOffsets | None = None,
     groups: Collection[str] | None = None,
     topics: Collection[str] | None = None,
     queue_ids: Collection[int] | None = None,
     only_behind: bool = False,
 ) -> Iterator[Standing]:
-    """Where groups are in queues after the last night, or by ``newer`` offsets.
+    """Where groups are in queues after the last night, or in the newer state of the broker.
 
     ``groups``, ``topics``, ``queue_ids``: only these. ``only_behind``: only where a group is behind, or beyond the end.
     """
@@ -164,20 +163,53 @@ def standings(
     names = ("consumer_group", "topic", "queue_id", "committed", "told_to", "queue_end")
     rows = facts.rows(CURRENT_OFFSETS, names, where) if where else facts.offsets
     rows = rows.filter(pc.is_valid(rows["told_to"]))  # the others have no subscription
+    newer = facts.newer
     if only_behind and newer is None:
         differs = (pc.not_equal(rows[name], rows["queue_end"]).fill_null(False) for name in ("told_to", "committed"))
         rows = rows.filter(pc.or_(*differs))
     for group, topic, queue_id, committed, told_to, end in tuples(rows, *names):
-        position = told_to or 0
-        later = newer.offsets.get((group, topic), {}).get(queue_id) if newer is not None else None
+        position, filtered_to = told_to or 0, end
+        later = newer.committed.get((group, topic), {}).get(queue_id) if newer is not None else None
         if newer is not None and later is not None:
             # Commits lag behind what was pulled: a snapshot of about the same time adds nothing new.
-            is_later = newer.saved_at is None or newer.saved_at >= facts.as_of + COMMIT_DELAY
+            is_later = newer.at is None or newer.at >= facts.as_of + COMMIT_DELAY
             committed, position = later, later if is_later else max(later, position)
         committed = None if committed == REMOVED else committed
-        standing = Standing(group, topic, queue_id, committed, min(position, end), end)
+        if newer is not None and newer.ends is not None:
+            end = newer.ends.get((topic, queue_id), 0)
+            filtered_to = filtered_to if filtered_to <= end else 0  # Otherwise the queue began again since the night.
+        elif later is not None:
+            end = max(end, later)
+        standing = Standing(group, topic, queue_id, committed, min(position, end), end, filtered_to)
         if standing.is_behind or standing.ahead or not only_behind:
             yield standing
+    for standing in _of_new_subscriptions(facts, groups, topics):
+        if (queue_ids is None or standing.queue_id in queue_ids) and (standing.is_behind or not only_behind):
+            yield standing
+
+
+def _of_new_subscriptions(
+    facts: BrokerFacts, groups: Collection[str] | None, topics: Collection[str] | None
+) -> Iterator[Standing]:
+    """Where groups are that subscribed after the last night, by the broker that runs."""
+    newer = facts.newer
+    if newer is None or newer.ends is None:
+        return
+    names = "consumer_group", "topic", "queue_id", "told_to", "queue_end"
+    known, filtered_to = set(), {}
+    for group, topic, queue_id, told_to, end in tuples(facts.offsets, *names):
+        filtered_to[topic, queue_id] = end
+        if told_to is not None:
+            known.add((group, topic, queue_id))
+    for row in facts.in_force:
+        if (groups is None or row.consumer_group in groups) and (topics is None or row.topic in topics):
+            for queue_id, committed in newer.committed.get(row.key, {}).items():
+                queue = row.topic, queue_id
+                end = newer.ends.get(queue)
+                if end is not None and (*row.key, queue_id) not in known:
+                    stored = filtered_to.get(queue, 0)
+                    stored = stored if stored <= end else 0
+                    yield Standing(*row.key, queue_id, committed, min(committed, end), end, stored)
 
 
 @dataclass(frozen=True)
@@ -232,6 +264,8 @@ def positions_in_queue(
 
 def count_subscriptions(facts: BrokerFacts, topics: Collection[str] | None = None) -> int:
     """The number of groups and topics of which :func:`standings` has any. ``topics``: only these."""
+    if facts.newer is not None:
+        return len({standing.key for standing in standings(facts, topics=topics)})
     where = [] if topics is None else [one_of("topic", topics)]
     rows = filtered(facts.offsets, where)
     keys, _ = group_numbers(rows.filter(pc.is_valid(rows["told_to"])), ["consumer_group", "topic"])
@@ -243,10 +277,10 @@ class Lag(Standing):
     """How far a group is behind in a queue. Times are ms.
 
     ``behind`` is ``end`` minus ``committed`` (or ``position``), as mqadmin shows it. ``would_get`` counts the messages
-    from ``position`` on that the group would receive, and ``broker_estimate`` is the broker's metric for the same,
-    None if it has none, as no broker before 5.1.0 has. ``oldest_at`` is when the oldest of these messages was stored,
-    ``oldest_ms`` its age at the end of the last night. ``refusal`` is the code with which the broker refuses the
-    group's pulls; such a group receives nothing.
+    from ``position`` to ``filtered_to`` that the group would receive, and ``broker_estimate`` is the broker's metric
+    for the same, None if it has none, as no broker before 5.1.0 has, or if entries are ``unfiltered``. ``oldest_at`` is
+    when the oldest of these messages was stored, ``oldest_ms`` its age at the end of the last night, or when the broker
+    was asked. ``refusal`` is the code with which the broker refuses the group's pulls; such a group receives nothing.
 
     Of a group that pops, whose ``committed`` offset is that up to which pops have read: ``in_flight`` counts the
     messages that were handed out and not acknowledged, ``in_flight_until`` is when the last of them can be popped
@@ -282,13 +316,12 @@ class Lag(Standing):
         return "online" if self.is_consuming else "away"
 
 
-FIELDS = (*(each.name for each in fields(Lag)), "estimate_error", "ahead", "pulls")
+FIELDS = (*(each.name for each in fields(Lag)), "estimate_error", "ahead", "unfiltered", "pulls")
 """The names of what JSON and data frames have of each queue."""
 
 
 def lag_of_brokers(
     brokers: Sequence[BrokerFacts],
-    newer: CommittedOffsets | None = None,
     groups: Collection[str] | None = None,
     topics: Collection[str] | None = None,
     only_behind: bool = False,
@@ -298,26 +331,25 @@ def lag_of_brokers(
     Raises UsageError for a group that on no broker subscribed, or to none of these topics, and for an unknown topic.
     """
     check_asked(brokers, groups, topics)
-    return [(facts, lag(facts, newer, groups, topics, only_behind)) for facts in brokers]
+    return [(facts, lag(facts, groups, topics, only_behind)) for facts in brokers]
 
 
 def lag(
     facts: BrokerFacts,
-    newer: CommittedOffsets | None = None,
     groups: Collection[str] | None = None,
     topics: Collection[str] | None = None,
     only_behind: bool = False,
 ) -> list[Lag]:
     """A row for each group, topic and queue, in this order, after the last night. ``groups``, ``topics``: only these.
 
-    ``only_behind``: only the queues in which a group is behind, or beyond the end. ``newer``: offsets of a later time.
-    The ends of the queues stay those of the last night. Filter hooks of clients are not applied.
+    ``only_behind``: only the queues in which a group is behind, or beyond the end. Filter hooks of clients are not
+    applied.
     """
     in_force = dict(_in_force(facts, facts.in_force if groups is None else facts.in_force_of(groups)))
     unacknowledged = open_pops(facts)
     by_topic: defaultdict[str, list[Standing]] = defaultdict(list)
     behind = set()
-    for standing in standings(facts, newer, groups, topics, only_behind=only_behind):
+    for standing in standings(facts, groups, topics, only_behind=only_behind):
         by_topic[standing.topic].append(standing)
         if standing.is_behind:
             behind.add(standing.consumer_group)
@@ -326,7 +358,7 @@ def lag(
     firsts = _first_offsets(facts, by_topic)
     counts = {topic: _topic_lag(queues, in_force, filters, firsts, facts) for topic, queues in by_topic.items()}
     _scan(facts, counts)
-    has_commits = newer is not None or facts.offsets["committed"].null_count < len(facts.offsets)
+    has_commits = facts.newer is not None or facts.offsets["committed"].null_count < len(facts.offsets)
     clients = ClientChecks([event for event in facts.events if groups is None or event.group in groups])
     rows = [
         _row(standing, in_force.get(standing.key), counts[topic], has_commits, facts, clients, unacknowledged)
@@ -358,9 +390,11 @@ class OpenPops:
 
 
 def open_pops(facts: BrokerFacts) -> dict[GroupQueue, OpenPops]:
-    """What groups popped and did not acknowledge, by group, topic and queue id."""
+    """What groups popped and did not acknowledge, by group, topic and queue id. Nothing of a broker that was asked:
+    what it wrote down since the last night is not known.
+    """
     found: defaultdict[GroupQueue, OpenPops] = defaultdict(OpenPops)
-    if facts.popping:
+    if facts.popping and facts.asked_at == facts.as_of:
         names = ["consumer_group", "topic", "queue_id", "visible_at"]
         for *queue, visible_at in tuples(facts.rows(POPS, names, [one_of("is_open", [True])]), *names):
             pops = found[queue[0], queue[1], queue[2]]
@@ -410,7 +444,7 @@ def _topic_lag(
     pending: defaultdict[GroupTopic, dict[int, OffsetRange]] = defaultdict(dict)
     estimated: defaultdict[GroupTopic, dict[int, OffsetRange]] = defaultdict(dict)
     for standing in queues:
-        key, queue_id, end = standing.key, standing.queue_id, standing.end
+        key, queue_id, end = standing.key, standing.queue_id, standing.filtered_to
         if key in filters and standing.position < end:
             pending[key][queue_id] = standing.position, end
         begin, row = standing.counted_from, in_force.get(key)
@@ -490,17 +524,18 @@ def _row(
     has_metric = facts.broker.version.has_lag_metric
     group, topic = standing.key
     pops = unacknowledged.get((group, topic, standing.queue_id), OpenPops())
-    is_popping = (group, subscribed_topic(group, topic)) in facts.popping
+    is_popping = (group, subscribed_topic(group, topic)) in facts.popping and facts.asked_at == facts.as_of
     estimate = sample.estimate(behind) if sample is not None else behind
+    can_estimate = standing.end == standing.filtered_to or standing.counted_from >= standing.end
     if standing.committed is None and has_commits:
         estimate = 0  # The broker takes the end of the queue for an offset that it does not have.
     return Lag(
         **vars(standing),
         behind=behind,
         would_get=waiting.messages if waiting else 0,
-        broker_estimate=estimate if has_metric and row is not None and is_measured(row) else None,
+        broker_estimate=estimate if has_metric and can_estimate and row is not None and is_measured(row) else None,
         oldest_at=waiting.oldest_at if waiting else None,
-        oldest_ms=max(0, facts.as_of - waiting.oldest_at) if waiting else None,
+        oldest_ms=max(0, facts.asked_at - waiting.oldest_at) if waiting else None,
         is_consuming=row is not None and row.is_consuming,
         refusal=code.name if code is not None else None,
         in_flight=pops.in_flight if is_popping else None,

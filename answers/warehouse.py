@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
@@ -26,8 +26,8 @@ from typing import TypeVar
 from answers.advise import TopicAdvice, advice
 from answers.explain import Explanation, Why, only_broker_with, why_at, why_on_brokers
 from answers.export import Selection
-from answers.facts import BrokerFacts, check_only_broker, open_brokers, open_facts
-from answers.lag import CommittedOffsets, lag_of_brokers
+from answers.facts import BrokerFacts, BrokerState, check_only_broker, open_brokers, open_facts
+from answers.lag import lag_of_brokers
 from answers.lint import findings, findings_of_brokers
 from answers.rendering import Shown
 from answers.report import GroupCounts, night_summary
@@ -85,10 +85,10 @@ class OpenWarehouse(Shown):
         place = (topic, queue_id, queue_offset)
         return self._explanations([why_at(only_broker_with(self.brokers, *place) or self.facts, *place, group)])
 
-    def lag(self, group: str | None = None, topic: str | None = None, newer: CommittedOffsets | None = None) -> Lags:
-        """How far groups are behind, a row for each queue. ``newer``: later committed offsets, of one broker only."""
-        brokers = self.brokers if newer is None else [self.facts]
-        found = lag_of_brokers(brokers, newer, None if group is None else [group], None if topic is None else [topic])
+    def lag(self, group: str | None = None, topic: str | None = None, newer: BrokerState | None = None) -> Lags:
+        """How far groups are behind, a row for each queue. ``newer``: the state of the only broker after its night."""
+        brokers = self.brokers if newer is None else [replace(self.facts, newer=newer)]
+        found = lag_of_brokers(brokers, None if group is None else [group], None if topic is None else [topic])
         rows, names = self._flat((facts, of_broker) for facts, of_broker in found)
         return Lags(rows, _LAG_TITLES, attrgetter(*_LAG_TITLES), names)
 

@@ -15,6 +15,7 @@ EXAMPLES = (
     "--group cg_paid --message ord-47 --warehouse /data/mqsieve",
     "--where \"orderId = '7'\" --group cg_paid --warehouse /data/mqsieve",
     "--topic OrderEvents --queue 0 --offset 3 --warehouse /data/mqsieve",
+    "--group cg_paid --message ord-47 --warehouse /data/mqsieve --namesrv 10.0.0.5:9876",
 )
 
 
@@ -33,6 +34,7 @@ def parser() -> Parser:
     parser.add_argument("--topic", type=given_name, metavar="NAME", help="its topic, with --queue and --offset")
     parser.add_argument("--queue", type=int, metavar="N", help="its queue id")
     parser.add_argument("--offset", type=int, metavar="N", help="its queue offset")
+    options.add_name_server(parser, "pending messages by the offsets and subscriptions of now")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--full", action="store_true", help="show everything: the whole expression, the bit map, …")
     options.add_json(output)

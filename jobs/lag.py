@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,15 @@ from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from answers.facts import BrokerFacts
-    from answers.lag import CommittedOffsets, Lag
+    from answers.lag import Lag
 
 EXAMPLES = (
     "--warehouse /data/mqsieve",
     "--warehouse /data/mqsieve --group cg_paid --offsets store/config/consumerOffset.json",
+    "--warehouse /data/mqsieve --namesrv 10.0.0.5:9876   # as of now",
 )
-TITLES = ("behind", "would get", "broker estimate", "estimate error", "oldest", "pulls")
+UNFILTERED = "unfiltered"
+TITLES = ("behind", "would get", UNFILTERED, "broker estimate", "estimate error", "oldest", "pulls")
 OLDER_KEYS = {
     "lag": "behind", "exact_lag": "would_get", "oldest_pending_at": "oldest_at", "oldest_pending_ms": "oldest_ms",
 }  # fmt: skip
@@ -42,6 +45,7 @@ def parser() -> Parser:
         "--offsets", type=input_file, metavar="FILE",
         help="a newer consumerOffset.json of the broker; default: the one of the last night",
     )  # fmt: skip
+    options.add_name_server(parser, "lag by the offsets, subscriptions and ends of queues of now")
     output = parser.add_mutually_exclusive_group()
     options.add_json(output)
     output.add_argument("--prometheus", action="store_true", help="answer in Prometheus's text format")
@@ -50,20 +54,23 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
-    from answers.lag import CommittedOffsets, count_subscriptions, lag_of_brokers, why_without_rows
+    from answers.facts import BrokerState
+    from answers.lag import count_subscriptions, lag_of_brokers, why_without_rows
     from jobs.cli.json_lines import print_data, print_json
     from jobs.cli.prometheus import lag_metrics
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
 
-    newer = None
-    if chosen.offsets is not None:
-        newer = CommittedOffsets(*parse_consumer_offsets(chosen.offsets.read_bytes(), str(chosen.offsets)))
+    if chosen.offsets is not None and chosen.namesrv is not None:
+        raise UsageError("give either --offsets or --namesrv, which has newer offsets")
     brokers = options.brokers_of(chosen)
     several = len(brokers) > 1
-    if several and newer is not None:
-        raise UsageError("--offsets has the offsets of one broker: say which (--broker NAME)")
+    if chosen.offsets is not None:
+        if several:
+            raise UsageError("--offsets has the offsets of one broker: say which (--broker NAME)")
+        newer = BrokerState(*parse_consumer_offsets(chosen.offsets.read_bytes(), str(chosen.offsets)))
+        brokers = [replace(brokers[0], newer=newer)]
     is_summary = not (chosen.json or chosen.prometheus or chosen.group)
-    answers = lag_of_brokers(brokers, newer, chosen.group, chosen.topic, only_behind=is_summary)
+    answers = lag_of_brokers(brokers, chosen.group, chosen.topic, only_behind=is_summary)
     rows = [(facts.name, row) for facts, of_broker in answers for row in of_broker]
     if chosen.json:
         names = [{"broker_name": broker} if several else {} for broker, _ in rows]
@@ -83,14 +90,17 @@ def main(arguments: list[str]) -> None:
         _print_beyond_end(answers, several)
         for facts in brokers:
             _print_in_flight(facts, chosen, several)
-        print(_ends(brokers) if several else _end(brokers[0], newer, chosen))
+        print(_ends(brokers) if several else _end(brokers[0], chosen))
 
 
-def _end(broker: BrokerFacts, newer: CommittedOffsets | None, chosen: argparse.Namespace) -> str:
-    """The end of the last night of one broker, and where the offsets are from. ``newer``: those of --offsets."""
+def _end(broker: BrokerFacts, chosen: argparse.Namespace) -> str:
+    """The end of the last night of one broker, and where the offsets are from."""
+    if chosen.namesrv is not None:
+        night = f"the last night ended at {time(broker.as_of)}, and filtered nothing after that"
+        return f"as of {time(broker.asked_at)} UTC, when {short(broker.name)} was asked; {night}"
     offsets = "--offsets counts from newer offsets"
-    if newer is not None:
-        known = {group for group, _ in newer.offsets}
+    if broker.newer is not None:
+        known = {group for group, _ in broker.newer.committed}
         without = [group for group in chosen.group or () if group not in known]
         offsets = f"committed offsets of {chosen.offsets}" + (f", without {', '.join(without)}" if without else "")
     return f"as of {time(broker.as_of)} UTC, the end of the last night; {offsets}"
@@ -113,22 +123,28 @@ def _print_groups(rows: Sequence[tuple[str, Lag]], subscriptions: int, several: 
     behind = [(key, queues) for key, queues in queues_by_key if any(row.behind or row.would_get for row in queues)]
     behind.sort(key=lambda subscription: -sum(row.would_get for row in subscription[1]))
     if behind:
-        titles = ("broker", "group", "topic", *TITLES)
-        lines = [[*map(short, key), *_cells(queues)] for key, queues in behind]
-        print_table_of_brokers(titles, lines, several, left=3)
+        lines = [(list(map(short, key)), queues) for key, queues in behind]
+        _print_table(("broker", "group", "topic"), lines, several)
     ahead = {key for key, queues in queues_by_key if any(row.ahead for row in queues)} - {key for key, _ in behind}
     of_all = counted(subscriptions, "subscription is", "subscriptions are")
     print(f"{subscriptions - len(behind) - len(ahead):,} of {of_all} up to date")
 
 
 def _print_queues(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
-    titles = ("broker", "group", "topic", "queue", "committed", "end", *TITLES)
     lines = [
-        [short(broker), short(row.consumer_group), short(row.topic), str(row.queue_id),
-         "-" if row.committed is None else f"{row.committed:,}", f"{row.end:,}", *_cells([row])]
+        ([short(broker), short(row.consumer_group), short(row.topic), str(row.queue_id),
+          "-" if row.committed is None else f"{row.committed:,}", f"{row.end:,}"], [row])
         for broker, row in rows
     ]  # fmt: skip
-    print_table_of_brokers(titles, lines, several, left=3)
+    _print_table(("broker", "group", "topic", "queue", "committed", "end"), lines, several)
+
+
+def _print_table(titles: Sequence[str], lines: Sequence[tuple[list[str], Sequence[Lag]]], several: bool) -> None:
+    """``lines``: the cells below ``titles`` of each line, and the queues that it adds up."""
+    left_out = set() if any(row.unfiltered for _, rows in lines for row in rows) else {UNFILTERED}
+    columns = [index for index, title in enumerate(TITLES) if title not in left_out]
+    cells = [[*first, *(of_rows[index] for index in columns)] for first, rows in lines for of_rows in [_cells(rows)]]
+    print_table_of_brokers([*titles, *(TITLES[index] for index in columns)], cells, several, left=3)
 
 
 def _print_beyond_end(answers: Sequence[tuple[BrokerFacts, list[Lag]]], several: bool) -> None:
@@ -166,6 +182,7 @@ def _cells(rows: Sequence[Lag]) -> list[str]:
     return [
         _behind(sum(row.behind for row in rows), sum(row.ahead for row in rows)),
         count(sum(row.would_get for row in rows)),
+        count(sum(row.unfiltered for row in rows)),
         count(sum(estimates)) if estimates else "none",
         f"{off:+,}" if off else "-",
         age(max(ages)) if ages else "-",

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from jobs.cli import application
-from jobs.cli.application import Parser, input_file
+from jobs.cli import application, options
+from jobs.cli.application import Parser
 from schemas.errors import UsageError, printable, time_text
 
 EXAMPLES = (
@@ -23,12 +23,11 @@ EXAMPLES = (
 def parser() -> Parser:
     parser = Parser("record", __doc__, EXAMPLES)
     parser.add_argument(
-        "--namesrv", type=_addresses, metavar="HOST:9876",
-        help="a name server: all brokers that it lists are recorded; several with ; between them, of which the first "
-        "that answers counts",
-    )  # fmt: skip
-    parser.add_argument(
-        "--broker", action="append", type=_addresses, metavar="HOST:10911", help="a broker; the option may be repeated"
+        "--broker",
+        action="append",
+        type=options.addresses,
+        metavar="HOST:10911",
+        help="a broker; the option may be repeated",
     )
     parser.add_argument(
         "--output", required=True, type=Path, metavar="DIR", help="the folder; an earlier recording goes on"
@@ -40,25 +39,8 @@ def parser() -> Parser:
         metavar="SECONDS",
         help="time between two looks at a broker; default: 10",
     )
-    parser.add_argument(
-        "--access-key", metavar="KEY", help="the access key of a user who may read, for brokers with ACL"
-    )
-    parser.add_argument(
-        "--secret-key-file", type=input_file, metavar="FILE", help="a file that has nothing but the user's secret key"
-    )
+    options.add_name_server(parser, "all brokers that it lists are recorded")
     return parser
-
-
-def _addresses(text: str) -> list[str]:
-    from schemas.remoting import host_and_port
-
-    listed = [each.strip() for each in text.split(";") if each.strip()]
-    try:
-        for each in listed:
-            host_and_port(each)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return listed
 
 
 def _seconds(text: str) -> float:
@@ -75,14 +57,9 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     if chosen.namesrv is None and not chosen.broker:
         raise UsageError("give --namesrv with a name server, or --broker with a broker")
-    if (chosen.access_key is None) != (chosen.secret_key_file is None):
-        raise UsageError("--access-key and --secret-key-file belong together")
     from schemas.recording import Recorder, locked
-    from schemas.remoting import Credentials
 
-    credentials = None
-    if chosen.access_key is not None:
-        credentials = Credentials(chosen.access_key, chosen.secret_key_file.read_text(encoding="utf-8").strip())
+    credentials = options.credentials_of(chosen)
     brokers = [address for listed in chosen.broker or () for address in listed]
     signal.signal(signal.SIGTERM, _stop)
     with locked(chosen.output):

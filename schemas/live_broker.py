@@ -19,10 +19,12 @@ from schemas.remoting import (
     CONSUMER_NOT_ONLINE,
     TOPIC_NOT_EXIST,
     Connection,
+    Credentials,
     ReadRequest,
     RemotingError,
     Request,
     Response,
+    masters,
 )
 from schemas.rocketmq_store.config_files import ConfigFileError, parse_consumer_offsets
 
@@ -192,3 +194,17 @@ def _consume_from(where: object, timestamp: object) -> ConsumeStart:
         with suppress(ValueError):
             return int(time.mktime(time.strptime(timestamp, "%Y%m%d%H%M%S"))) * 1000
     return consume_from(where)
+
+
+def live_brokers(name_servers: Sequence[str], credentials: Credentials | None = None) -> dict[str, LiveBroker]:
+    """By brokerName, the brokers that the first of the name servers lists that answers.
+
+    Raises RemotingError, OSError.
+    """
+    connections = [Connection(address, credentials) for address in name_servers]
+    try:
+        listed = masters(connections)
+    finally:
+        for connection in connections:
+            connection.close()
+    return {name: LiveBroker(Connection(address, credentials)) for name, address in listed.items()}

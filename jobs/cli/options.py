@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from filtering.rocketmq_version import RocketMQVersion
     from jobs.night.inputs import SubscriptionFile
     from schemas.delta.warehouse import Warehouse
+    from schemas.remoting import Credentials
 
 _SUBSCRIPTIONS_HELP = (
     "subscriptions: event lines, a consumerFilter.json, or a YAML list (docs/SUBSCRIPTIONS.md); repeat the option for "
@@ -38,6 +39,44 @@ def add_answer(parser: Parser, required: bool = True, of_every_broker: bool = Fa
     add_warehouse(parser, required)
     several = "default: every one in the warehouse" if of_every_broker else "if the warehouse holds several brokers"
     parser.add_argument("--broker", type=given_name, metavar="NAME", help=f"the brokerName, {several}")
+
+
+def add_name_server(parser: Parser, help: str) -> None:
+    """The options of a job that asks running brokers, which :func:`credentials_of` reads, too."""
+    parser.add_argument(
+        "--namesrv", type=addresses, metavar="HOST:9876",
+        help=f"a name server: {help}; several with ; between them, of which the first that answers counts",
+    )  # fmt: skip
+    parser.add_argument(
+        "--access-key", metavar="KEY", help="the access key of a user who may read, for brokers with ACL"
+    )
+    parser.add_argument(
+        "--secret-key-file", type=input_file, metavar="FILE", help="a file that has nothing but the user's secret key"
+    )
+
+
+def addresses(text: str) -> list[str]:
+    """The addresses, HOST:PORT with ; between them, in an option."""
+    from schemas.remoting import host_and_port
+
+    listed = [each.strip() for each in text.split(";") if each.strip()]
+    try:
+        for each in listed:
+            host_and_port(each)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return listed
+
+
+def credentials_of(options: argparse.Namespace) -> Credentials | None:
+    """The credentials in the options, if any. Raises UsageError if one half is missing."""
+    if (options.access_key is None) != (options.secret_key_file is None):
+        raise UsageError("--access-key and --secret-key-file belong together")
+    if options.access_key is None:
+        return None
+    from schemas.remoting import Credentials
+
+    return Credentials(options.access_key, options.secret_key_file.read_text(encoding="utf-8").strip())
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:
@@ -151,11 +190,36 @@ def facts_of(options: argparse.Namespace) -> BrokerFacts:
 
 
 def brokers_of(options: argparse.Namespace) -> list[BrokerFacts]:
-    """The tables of the broker that --broker names, or else of each broker of the warehouse, by name."""
-    from answers.facts import open_brokers, open_facts
+    """The tables of the broker that --broker names, or else of each broker of the warehouse, by name.
+
+    With --namesrv, each has its present state. Raises UsageError if the name server or a broker does not answer.
+    """
+    from answers.facts import open_brokers, open_facts, with_present_state
 
     warehouse = warehouse_of(options.warehouse)
-    return open_brokers(warehouse) if options.broker is None else [open_facts(warehouse, options.broker)]
+    brokers = open_brokers(warehouse) if options.broker is None else [open_facts(warehouse, options.broker)]
+    if getattr(options, "namesrv", None) is None:
+        return brokers
+    from schemas.live_broker import live_brokers
+    from schemas.remoting import RemotingError, reason
+
+    try:
+        running = live_brokers(options.namesrv, credentials_of(options))
+    except (OSError, RemotingError) as error:
+        raise UsageError(f"--namesrv {';'.join(options.namesrv)}: {reason(error)}") from None
+    asked = []
+    for facts in brokers:
+        if facts.name not in running:
+            listed = ", ".join(sorted(running)) or "none"
+            raise UsageError(f"the name server lists no broker {facts.name} (it lists {listed}): say which (--broker)")
+        broker = running[facts.name]
+        try:
+            asked.append(with_present_state(facts, broker))
+        except (OSError, RemotingError) as error:
+            raise UsageError(f"{facts.name} at {broker.connection.address}: {reason(error)}") from None
+        finally:
+            broker.connection.close()
+    return asked
 
 
 def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerConfig:

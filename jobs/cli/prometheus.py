@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LAG = {
     "mqsieve_consumer_lag_messages": ("behind", "Entries behind the committed offset."),
     "mqsieve_consumer_exact_lag_messages": ("would_get", "Messages that the group would receive."),
+    "mqsieve_consumer_unfiltered_messages": ("unfiltered", "Entries after the last night, which no filter has seen."),
     "mqsieve_consumer_broker_estimate_messages": ("broker_estimate", "Messages that the broker's metric counts."),
     "mqsieve_consumer_ahead_messages": ("ahead", "Entries by which the committed offset is beyond the queue's end."),
     "mqsieve_consumer_oldest_pending_ms": ("oldest_ms", "Age of the oldest of these messages."),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from answers import warehouse as door
-from answers.facts import BrokerFacts, open_facts
-from answers.lag import FIELDS, CommittedOffsets, lag
+from answers.facts import BrokerFacts, BrokerState, open_facts
+from answers.lag import FIELDS, lag
 from jobs import lag as lag_job
 from jobs import nightly
 from schemas.delta.warehouse import Warehouse
@@ -113,8 +114,9 @@ def two_groups(folder: Path) -> list[str]:
 
 def test_the_broker_counts_what_passes_its_first_filter(tmp_path: Path) -> None:
     nightly.main(two_groups(tmp_path))
-    newer = CommittedOffsets({("cg_tag", "T"): {0: 10}, ("cg_sql", "T"): {0: 10}})
-    found = {row.consumer_group: row for row in lag(open_facts(Warehouse.at(str(tmp_path / "w"))), newer)}
+    newer = BrokerState({("cg_tag", "T"): {0: 10}, ("cg_sql", "T"): {0: 10}})
+    facts = replace(open_facts(Warehouse.at(str(tmp_path / "w"))), newer=newer)
+    found = {row.consumer_group: row for row in lag(facts)}
     of_tag, of_sql = found["cg_tag"], found["cg_sql"]
     assert (of_tag.behind, of_tag.would_get, of_tag.broker_estimate) == (30, 15, 15)
     # Without a filter bit map the broker's first filter passes everything.
@@ -125,7 +127,8 @@ def test_the_broker_counts_what_passes_its_first_filter(tmp_path: Path) -> None:
 def test_offsets_of_about_the_same_time_tell_nothing_new(tmp_path: Path) -> None:
     nightly.main(two_groups(tmp_path))
     facts = open_facts(Warehouse.at(str(tmp_path / "w")))
-    (row,) = lag(facts, CommittedOffsets({("cg_sql", "T"): {0: 39}}, facts.as_of + 1_000), groups=["cg_sql"])
+    facts = replace(facts, newer=BrokerState({("cg_sql", "T"): {0: 39}}, facts.as_of + 1_000))
+    (row,) = lag(facts, groups=["cg_sql"])
     assert (row.behind, row.would_get, row.position) == (1, 0, 40)
 
 

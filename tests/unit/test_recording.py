@@ -1,8 +1,7 @@
-"""record, answered with what a real broker of 5.5.0 answered: the frames in tests/cases/remoting.jsonl."""
+"""record, answered with what a real broker of 5.5.0 answered."""
 
 from __future__ import annotations
 
-import base64
 import json
 import socketserver
 import struct
@@ -16,51 +15,12 @@ import pytest
 from schemas.errors import UsageError
 from schemas.recording import Recorder, locked, recorded_brokers
 from schemas.remoting import Connection, Credentials, ReadRequest, RemotingError, Request, Response, decode, encode
-from tests.unit.broker import cases
+from tests.remoting_server import FRAMES, Answers
 
-FRAMES = {(row["request"], row["fields"].get("consumerGroup")): base64.b64decode(row["frame"]) for row in
-          cases("remoting") if row["fields"].get("queueId") != "7"}  # fmt: skip
 SENT = {
     "GET_BROKER_CONFIG", "GET_BROKER_RUNTIME_INFO", "GET_ALL_CONSUMER_OFFSET", "GET_ALL_SUBSCRIPTIONGROUP_CONFIG",
     "GET_CONSUMER_CONNECTION_LIST", "GET_CONSUMER_RUNNING_INFO", "QUERY_CONSUME_QUEUE",
 }  # fmt: skip
-
-
-class Answers(socketserver.ThreadingTCPServer):
-    """Answers each request as the broker did. ``sent``: the requests so far. ``changed``: other bodies, by request."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.sent: list[str] = []
-        self.changed: dict[tuple[str, str | None], bytes] = {}
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server_address[1]}"
-
-
-class _Handler(socketserver.StreamRequestHandler):
-    server: Answers
-
-    def handle(self) -> None:
-        while length := self.rfile.read(4):
-            frame = self.rfile.read(struct.unpack(">i", length)[0])
-            header = json.loads(frame[4:])
-            name, group = ReadRequest(header["code"]).name, header["extFields"].get("consumerGroup")
-            self.server.sent.append(name)
-            key = name, group
-            if key not in FRAMES and name == "GET_CONSUMER_CONNECTION_LIST":
-                key = name, "cg_none"
-            answer, body = header_of(FRAMES[key])
-            text = json.dumps(answer | {"opaque": header["opaque"]}).encode()
-            content = struct.pack(">i", len(text)) + text + self.server.changed.get((name, group), body)
-            self.wfile.write(struct.pack(">i", len(content)) + content)
-
-
-def header_of(frame: bytes) -> tuple[dict[str, Any], bytes]:
-    length = struct.unpack(">i", frame[:4])[0]
-    return json.loads(frame[4 : 4 + length]), frame[4 + length :]
 
 
 @pytest.fixture
