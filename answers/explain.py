@@ -55,6 +55,7 @@ from filtering.explanation.journey import (
     HALF_TOPICS,
     ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
+    TIMER_DELETES,
     Call,
     Copy,
     Step,
@@ -62,7 +63,7 @@ from filtering.explanation.journey import (
     Wait,
     WaitKind,
     ended_offsets,
-    group_of_topic,
+    group_of_copy,
     is_copy,
     removed_from,
     stored_after,
@@ -227,8 +228,8 @@ class FoundMessage:
 
     @property
     def sent_back_by(self) -> str | None:
-        """The group that sent it back: this copy is in its retry topic or dead-letter queue, or waits for it."""
-        return group_of_topic(self.topic) or group_of_topic(self.properties.get(REAL_TOPIC, ""))
+        """The group that failed on it: this copy is in its retry topic or dead-letter queue, or waits for it."""
+        return group_of_copy(self.topic, self.properties)
 
 
 def as_copy(message: FoundMessage, facts: BrokerFacts) -> Copy:
@@ -240,6 +241,7 @@ def as_copy(message: FoundMessage, facts: BrokerFacts) -> Copy:
         message.msg_id,
         message.properties.get(ORIGIN_MESSAGE_ID),
         wait_of(message.topic, message.properties, message.store_timestamp, facts.broker),
+        message.sent_back_by,
     )
 
 
@@ -485,7 +487,8 @@ class Explanation:
     def progress(self) -> str | None:
         """What happened to the message after a consumer failed on it; None if none did."""
         back = [step for step in self.journey if step.kind is StepKind.SENT_BACK]
-        last = next((step for step in reversed(self.journey) if step.kind is not StepKind.CONSUMED), None)
+        ends = (StepKind.CONSUMED, StepKind.RENEWED, StepKind.ACKNOWLEDGED)
+        last = next((step for step in reversed(self.journey) if step.kind not in ends), None)
         parts = [f"sent back {counted(len(back), 'time')}"] if back else []
         if last is not None and last.kind is StepKind.DEAD:
             parts.append(f"dead since {time_text(last.at or 0)}")
@@ -537,11 +540,22 @@ def step_text(step: Step) -> str:
         outcome = Outcome(step.outcome or "")
         if step.is_retry and outcome is Outcome.NOT_SUBSCRIBED:
             return f"stored again, and no subscription to the retry topic is known {place}"
+        at = f" {time_text(step.at)}" if step.at is not None else ""
+        if step.attempt is not None:
+            at += f", popped for {((step.due or 0) - (step.at or 0)) / 1000:g} s"
+            at += f" (attempt {step.attempt})" if step.attempt > 1 else ""
+            if outcome is Outcome.NOT_SUBSCRIBED:
+                return f"handed out{at}, for nobody: the client was just leaving {place}"
         again = " again" if step.is_retry and outcome is Outcome.DELIVERED else ""
-        at = f" {time_text(step.at or 0)}" if step.at is not None else ""
         return f"{VERDICTS.get(outcome, 'not delivered')}{again}{at} {place}"
     if step.kind is StepKind.CONSUMED and step.call is not None:
         return f"{_call_text(step.call, time_text(step.at or 0))} {place}"
+    if step.kind is StepKind.RECALLED:
+        return f"recalled {time_text(step.at or 0)} {place}"
+    if step.kind is StepKind.ACKNOWLEDGED:
+        return f"acknowledged {time_text(step.at or 0)} {place}"
+    if step.kind is StepKind.RENEWED:
+        return f"asked for more time {time_text(step.at or 0)}, until {time_text(step.due or 0)} {place}"
     if step.kind is StepKind.DEAD:
         return f"dead since {time_text(step.at or 0)} {place}"
     what = "sent back" if step.kind is StepKind.SENT_BACK else "waited" if step.is_over else "waits"
@@ -702,6 +716,7 @@ class PopsOfMessages:
 
     def __init__(self, facts: BrokerFacts) -> None:
         self._facts = facts
+        self._at = cache(self._read_at)
 
     def is_popping(self, message: FoundMessage, consumer_group: str) -> bool:
         """Whether the group ever popped the message's topic, as far as the broker wrote it down."""
@@ -709,8 +724,7 @@ class PopsOfMessages:
 
     def text(self, message: FoundMessage, consumer_group: str) -> str:
         """Each pop of the message, and what became of it; empty if no pop handed it out."""
-        of_message = one_of("commitlog_offset", [message.commitlog_offset])
-        pops = self._rows(consumer_group, [message.topic], [of_message])
+        pops = self._of_message(message, consumer_group)
         again: dict[int, _Pop] = {}
         if any(pop["redelivered_as"] is not None for pop in pops):
             topics = retry_topics(consumer_group, subscribed_topic(consumer_group, message.topic))
@@ -718,6 +732,22 @@ class PopsOfMessages:
             again = {row["commitlog_offset"]: row for row in rows}
         most_attempts = self._facts.pop_groups.most_attempts(consumer_group)
         return "; ".join(_pop_text(_chain(pop, again), most_attempts) for pop in pops)
+
+    def steps(self, message: FoundMessage, consumer_group: str) -> Iterator[Step]:
+        """What happened to one copy of a message at each pop that handed it out, and until it ended."""
+        outcomes = {
+            each.available_at: each.outcome for each in message.deliveries if each.consumer_group == consumer_group
+        }
+        step = partial(Step, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
+        for pop in self._of_message(message, consumer_group):
+            at, acknowledged_at = pop["popped_at"], pop["acknowledged_at"]
+            outcome = outcomes.get(at, str(Outcome.NOT_SUBSCRIBED))
+            due = at + pop["invisible_time"]
+            yield step(StepKind.FILTERED, at, due=due, outcome=outcome, attempt=pop["attempt"] or 1)
+            if pop["renewed_at"] is not None:
+                yield step(StepKind.RENEWED, pop["renewed_at"], due=pop["visible_at"])
+            if acknowledged_at is not None:
+                yield step(StepKind.ACKNOWLEDGED, acknowledged_at)
 
     def passed_over_at(self, message: FoundMessage, consumer_group: str) -> int | None:
         """The time (ms) of the pop that read the message and did not hand it out; None if the record has none."""
@@ -730,11 +760,20 @@ class PopsOfMessages:
         at = message.queue_offset
         return min((popped_at for (popped_at, start), end in last.items() if start <= at < end), default=None)
 
-    def _rows(self, consumer_group: str, topics: Sequence[str], where: Sequence[Condition]) -> list[_Pop]:
+    def _of_message(self, message: FoundMessage, consumer_group: str) -> Sequence[_Pop]:
+        pops = self._at(message.commitlog_offset)
+        return [pop for pop in pops if pop["consumer_group"] == consumer_group and pop["topic"] == message.topic]
+
+    def _read_at(self, commitlog_offset: int) -> Sequence[_Pop]:
+        return self._in_order([one_of("commitlog_offset", [commitlog_offset])])
+
+    def _rows(self, consumer_group: str, topics: Sequence[str], where: Sequence[Condition]) -> Sequence[_Pop]:
+        return self._in_order([one_of("consumer_group", [consumer_group]), one_of("topic", topics), *where])
+
+    def _in_order(self, where: Sequence[Condition]) -> Sequence[_Pop]:
         if POPS.name not in self._facts.last.tables:
             return []
-        wanted = [one_of("consumer_group", [consumer_group]), one_of("topic", topics), *where]
-        rows: list[_Pop] = self._facts.rows(POPS, None, wanted).to_pylist()
+        rows: list[_Pop] = self._facts.rows(POPS, None, where).to_pylist()
         return sorted(rows, key=lambda row: (row["popped_at"], row["record_offset"]))
 
 
@@ -970,6 +1009,16 @@ class Explainer:
             f"it is in {back.topic} {back.queue_id}/{back.queue_offset}: the group sent it back, so it had received it"
         )
 
+    def why_waiting(self, message: FoundMessage, others: Sequence[FoundMessage]) -> str | None:
+        """What a message in a system topic waits for; None if it does not wait. ``others``: its other copies."""
+        stored = sorted([message, *others], key=lambda each: each.commitlog_offset)
+        copies = [as_copy(each, self._facts) for each in stored]
+        copy = as_copy(message, self._facts)
+        if copy.wait is None:
+            return None
+        after = stored_after(copy, copies)
+        return self._why_waiting(message, copy.wait, after, stored)[1]
+
     def _waiting(
         self,
         message: FoundMessage,
@@ -990,12 +1039,13 @@ class Explainer:
             )
             return replace(explanation, decision=replace(explanation.decision, headline=headline))
         why = self._why_waiting(message, wait, after, stored)
-        sent_back_by = group_of_topic(wait.real_topic)
+        sent_back_by = message.sent_back_by
         rows = self._rows[consumer_group, wait.real_topic]
         if sent_back_by not in (None, consumer_group) or not rows:
             never = never_subscribed(wait.real_topic, consumer_group)
             never = f"{sent_back_by} sent it back" if sent_back_by not in (None, consumer_group) else never
-            decision = Decision(Outcome.NOT_SUBSCRIBED, Stage.SYSTEM_TOPIC, f"{why[1]}; {never}")
+            outcome = why[0] if sent_back_by == consumer_group else Outcome.NOT_SUBSCRIBED
+            decision = Decision(outcome, Stage.SYSTEM_TOPIC, f"{why[1]}; {never}")
             return Explanation(message, consumer_group, decision, self._facts.broker)
         explanation = Explanation(
             message, consumer_group, Decision(why[0], Stage.SYSTEM_TOPIC, why[1]), self._facts.broker
@@ -1024,16 +1074,19 @@ class Explainer:
             halves = [each for each in stored if each.topic == message.topic]
             if after is not None:
                 return Outcome.WAITING, f"{what}: committed, and delayed: it waits in {after.topic}"
-            if any(each.topic == CHECKED_TOO_OFTEN_TOPIC for each in stored):
-                return (
-                    Outcome.NEVER_STORED,
-                    f"{what}: given up, because no producer ended it, often as the broker asked",
-                )
+            # The broker writes down with a delay that one was ended, and may ask its producer again until then.
             if any(is_ended(self._facts, half) for half in halves):
                 return Outcome.NEVER_STORED, f"{what}: rolled back, so it is never delivered"
+            if any(each.topic == CHECKED_TOO_OFTEN_TOPIC for each in stored):
+                why = "given up, because no producer ended it, however often the broker asked"
+                return Outcome.NEVER_STORED, f"{what}: {why}"
             return Outcome.WAITING, f"{what}: neither committed nor rolled back; {ended}"
         if wait.due is None:
             return Outcome.WAITING, f"{what}, whose time is not a number"
+        recalls = [each for each in stored if TIMER_DELETES in each.properties and each.store_timestamp < wait.due]
+        if wait.kind is WaitKind.TIMER and recalls:
+            at = time_text(recalls[0].store_timestamp)
+            return Outcome.NEVER_STORED, f"{what}, due {time_text(wait.due)}: recalled {at}, so it is never delivered"
         overdue = f", overdue: {ended}" if wait.due < self._facts.as_of else ""
         return Outcome.WAITING, f"{what}, due {time_text(wait.due)}{overdue}"
 
@@ -1065,16 +1118,21 @@ class Explainer:
         """What happened to one copy. ``explained``: the explanation that is already there, of this or another copy."""
         step = partial(Step, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
         if copy.wait is not None:
-            kind = StepKind.SENT_BACK if group_of_topic(copy.wait.real_topic) == group else StepKind.WAITS
+            kind = StepKind.SENT_BACK if copy.group == group else StepKind.WAITS
             is_over = stored_after(copy, copies) is not None
+            kind = StepKind.RECALLED if copy.wait.deletes else kind
             yield step(kind, message.store_timestamp, due=copy.wait.due, level=copy.wait.level, is_over=is_over)
         elif message.topic == f"{DLQ_TOPIC_PREFIX}{group}":
             yield step(StepKind.DEAD, message.store_timestamp)
-        elif not is_copy(message.topic) or group_of_topic(message.topic) == group:
+        elif not is_copy(message.topic) or copy.group == group:
+            pops = list(self._pops.steps(message, group)) if self._pops.is_popping(message, group) else []
+            yield from pops
+            popped_at = {pop.at for pop in pops}
             found = explained if message is explained.message else self._explained(message, group)
             for delivery in found.received:
-                yield step(StepKind.FILTERED, delivery.available_at, outcome=delivery.outcome)
-            if not found.received:
+                if delivery.available_at not in popped_at:
+                    yield step(StepKind.FILTERED, delivery.available_at, outcome=delivery.outcome)
+            if not found.received and not pops:
                 yield step(StepKind.FILTERED, found.pulled_at, outcome=str(found.outcome))
 
     def _start(self, message: FoundMessage, consumer_group: str) -> Start | None:
@@ -1336,11 +1394,13 @@ class Why:
     @property
     def nobody(self) -> str:
         """Why there is no explanation for any group."""
-        topics = {message.topic for message in self.messages}
+        topics = {message.properties.get(REAL_TOPIC, message.topic) for message in self.messages}
         broadcasting = sorted({group for group, topic in self.facts.not_replayed.broadcasting if topic in topics})
         if broadcasting:
             return f"not replayed: {listed(broadcasting, NAMED)}, {BROADCASTING}"
-        return "no group ever subscribed to the topic" + ("" if self.facts.groups else f": {NO_SUBSCRIPTIONS}")
+        waits = [self._explainer.why_waiting(message, self.copies(message)) for message in self.messages]
+        nobody = "no group ever subscribed to the topic" + ("" if self.facts.groups else f": {NO_SUBSCRIPTIONS}")
+        return "; ".join([*filter(None, waits), nobody])
 
     def copies(self, message: FoundMessage) -> list[FoundMessage]:
         """The message's copies in the schedule topic, retry topics and the dead-letter queue."""

@@ -72,7 +72,9 @@ def main(arguments: list[str]) -> None:
         ((each, message),) = messages
         broker = each.facts.name if brokers > 1 else None
         if group is None:
-            print_every_group(list(each), message, each.copies(message), each.nobody, broker)
+            explanations = list(each)
+            nobody = "" if explanations else each.nobody
+            print_every_group(explanations, message, each.copies(message), nobody, broker)
         else:
             (explanation,) = each
             print_explanation(explanation, chosen.full, broker)

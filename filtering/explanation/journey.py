@@ -3,11 +3,14 @@
 A message that is not to be consumed yet waits in a system topic, with its own topic in REAL_TOPIC: a delayed one in
 SCHEDULE_TOPIC_XXXX, a timer message in rmq_sys_wheel_timer, and the half message of a transaction in
 RMQ_SYS_TRANS_HALF_TOPIC. When it is due or committed, the broker stores it once more, in its topic. A message that a
-consumer sends back waits likewise, for %RETRY%group; after too many times it is stored in %DLQ%group. All these copies
-keep UNIQ_KEY, and those that were sent back name the first one in ORIGIN_MESSAGE_ID.
+consumer sends back waits likewise, for %RETRY%group; after too many times it is stored in %DLQ%group. A message that
+was popped and not acknowledged in time is stored in a retry topic of its group and topic
+(:mod:`filtering.pops.record`). All these copies keep UNIQ_KEY; those that were sent back name the first one in
+ORIGIN_MESSAGE_ID, and redeliveries of pops their group in ORIGIN_GROUP.
 
 Sources: HookUtils, ScheduleMessageService.messageTimeUp, TimerMessageStore.convertMessage,
-TransactionalMessageServiceImpl, EndTransactionProcessor, AbstractSendMessageProcessor.consumerSendMsgBack.
+TransactionalMessageServiceImpl, EndTransactionProcessor, AbstractSendMessageProcessor.consumerSendMsgBack,
+PopReviveService.reviveRetry.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ CHECKED_TOO_OFTEN_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Of half messages that no producer ended, however often the broker asked."""
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
 ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+ORIGIN_GROUP = "ORIGIN_GROUP"
 TIMER_OUT, TIMER_DELETES = "TIMER_OUT_MS", "TIMER_DEL_UNIQKEY"
 TIMER_PRECISION = 1_000
 """ms: the broker rounds the time of a timer message down to it, and delivers one step later (timerPrecisionMs)."""
@@ -96,6 +100,17 @@ def group_of_topic(topic: str) -> str | None:
     return None if prefix is None else topic[len(prefix) :]
 
 
+def group_of_copy(topic: str, properties: Mapping[str, str]) -> str | None:
+    """The group whose retry topic or dead-letter queue a message is in, or waits for; None if it is no such copy.
+
+    The retry topic of a group that pops ends with a topic.
+    """
+    in_topic = topic if group_of_topic(topic) is not None else properties.get(REAL_TOPIC, "")
+    popping = properties.get(ORIGIN_GROUP)
+    is_popping = popping is not None and in_topic.startswith(f"{RETRY_TOPIC_PREFIX}{popping}")
+    return popping if is_popping else group_of_topic(in_topic)
+
+
 def ended_offsets(body: bytes) -> list[int]:
     """The queue offsets of the half messages that a message of the op topic ends: ``7``, or ``7,8,9,``."""
     numbers = (parse_long(text) for text in body.decode("latin-1").split(","))
@@ -108,9 +123,15 @@ class StepKind(StrEnum):
     WAITS = "WAITS"
     """It was stored in a system topic, to be stored in its topic later."""
     FILTERED = "FILTERED"
-    """The group pulled it, or did not: the outcome says what the filters decided."""
+    """The group pulled or popped it, or did not: the outcome says what the filters decided."""
     SENT_BACK = "SENT_BACK"
     """A consumer of the group failed on it: it waits for the group's retry topic."""
+    RECALLED = "RECALLED"
+    """A producer recalled it: the broker deletes the timer message when it is due."""
+    RENEWED = "RENEWED"
+    """A client that popped it asked for more time, or for a later redelivery."""
+    ACKNOWLEDGED = "ACKNOWLEDGED"
+    """A client that popped it acknowledged it."""
     CONSUMED = "CONSUMED"
     """A client of the group wrote in a trace that its listener was called with it."""
     DEAD = "DEAD"
@@ -137,6 +158,8 @@ class Step:
 
     ``due`` (ms) and ``level`` are those of a WAITS or SENT_BACK; ``outcome`` is that of a FILTERED, ``call`` that of a
     CONSUMED. ``is_over``: a WAITS or SENT_BACK has ended, because the message was stored where it waited to be stored.
+    ``attempt``: of a FILTERED, the pop that handed it out was the first, second, … one; None: it was not popped. Such a
+    step and a RENEWED are ``due`` when the message comes again if nobody acknowledges it.
     """
 
     kind: StepKind
@@ -149,6 +172,7 @@ class Step:
     outcome: str | None = None
     is_over: bool = False
     call: Call | None = None
+    attempt: int | None = None
 
     @property
     def is_retry(self) -> bool:
@@ -157,7 +181,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Copy:
-    """A stored message, as one of several copies. ``wait``: why it waits, if it does."""
+    """A stored message, as one of several copies. ``wait``: why it waits, if it does.
+
+    ``group``: it is in this group's retry topic or dead-letter queue, or waits for it.
+    """
 
     commitlog_offset: int
     topic: str
@@ -165,6 +192,7 @@ class Copy:
     msg_id: str | None
     origin_id: str | None
     wait: Wait | None
+    group: str | None
 
 
 def origin_of(copy: Copy, copies: Sequence[Copy]) -> Copy | None:
@@ -178,7 +206,7 @@ def origin_of(copy: Copy, copies: Sequence[Copy]) -> Copy | None:
     named = [each for each in sent if copy.origin_id is not None and each.msg_id == copy.origin_id]
     if named:
         return named[0]
-    if copy.wait is not None and group_of_topic(copy.wait.real_topic) is None:
+    if copy.wait is not None and copy.group is None:
         topic, offset = copy.wait.real_topic, copy.commitlog_offset
         return next((each for each in sent if each.topic == topic and each.commitlog_offset > offset), None)
     return sent[0] if len(sent) == 1 else None
@@ -197,7 +225,7 @@ def way_to(group: str, copy: Copy, copies: Sequence[Copy]) -> list[Copy]:
         topic = each.topic if each.wait is None else each.wait.real_topic
         if each in (origin, copy):
             way.append(each)
-        elif group_of_topic(topic) == group:
+        elif each.group == group:
             way += [] if each.origin_id in others else [each]
         elif each.wait is not None and origin is not None and topic == origin.topic:
             way += [each] if each.commitlog_offset < origin.commitlog_offset else []

@@ -1,4 +1,8 @@
-"""The life of a message for a group: it waits in a system topic, is delivered, sent back, delivered again, dead."""
+"""The life of a message for a group: it waits in a system topic, is delivered, sent back, delivered again, dead.
+
+The capture ``lives`` is the log of a broker of 5.5.0 whose consumers fail on some messages, with delayed messages,
+timer messages and half messages. A message's property ``fail`` says how often its consumers failed on it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import pytest
 from answers import warehouse as door
 from jobs import explain, nightly
 from schemas.delta.warehouse import Warehouse
-from tests.captures import rows
+from tests.captures import capture, rows
 from tests.nights.commands import Run
 
 PUBLIC = Path(__file__).parents[1] / "cases" / "public"
@@ -70,6 +74,16 @@ class Asked:
         (line,) = self.text(*arguments, "--json").splitlines()
         found: dict[str, Any] = json.loads(line)
         return found
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warehouse of the capture ``lives``."""
+    broker, warehouse = capture("lives"), tmp_path_factory.mktemp("lives") / "w"
+    given = ("--store", broker / "store", "--subscriptions", broker / "subscription_events.jsonl",
+             "--broker-config", broker / "broker.conf", "--warehouse", warehouse)  # fmt: skip
+    nightly.main(list(map(str, given)))
+    return warehouse
 
 
 @pytest.fixture
@@ -264,3 +278,83 @@ def test_a_real_broker_stores_each_message_that_waited_as_we_say(replayed: Calla
             )
         outcomes[str(found.outcome)] = outcomes.get(str(found.outcome), 0) + 1
     assert outcomes["DELIVERED"] > 30
+
+
+def test_deliveries_of_a_real_life_are_what_its_consumers_received(lives: Path) -> None:
+    """Each call of a listener is a delivery on the message's way; an orderly consumer tries again in its memory."""
+    mqsieve = door.open(str(lives))
+    received: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
+    for row in rows("lives", "live"):
+        place = row["topic"], row["queueId"], row["queueOffset"]
+        if row["group"].startswith("cg_") and place not in received.get((row["keys"], row["group"]), []):
+            received.setdefault((row["keys"], row["group"]), []).append(place)
+    for (key, group), places in received.items():
+        (found,) = mqsieve.why(key, group)
+        delivered = [
+            (step.topic, step.queue_id, step.queue_offset) for step in found.journey if step.outcome == "DELIVERED"
+        ]
+        assert delivered == places, (key, group)
+    assert len(received) == 18
+
+
+def said(run: Run, warehouse: Path, key: str, group: str) -> list[str]:
+    """The lines of explain, without the date."""
+    ended = run(explain, "--warehouse", warehouse, "--message", key, "--group", group)
+    return [line.strip().replace("2026-11-27 ", "") for line in ended.out.splitlines()]
+
+
+def test_a_message_that_fails_dies_or_still_comes_again(run: Run, lives: Path) -> None:
+    assert said(run, lives, "ord-dies", "cg_fails") == [
+        "ord-dies  Orders 0/1 → cg_fails: delivered, sent back 2 times, dead since 11:38:32.786",
+        "because     the subscription takes everything",
+        "journey     delivered 11:38:30.542 (Orders 0/1)",
+        "sent back 11:38:30.557, level 1, due 11:38:31.557 (SCHEDULE_TOPIC_XXXX 0/1)",
+        "delivered again 11:38:31.597 (%RETRY%cg_fails 0/1)",
+        "sent back 11:38:31.619, level 1, due 11:38:32.619 (SCHEDULE_TOPIC_XXXX 0/3)",
+        "delivered again 11:38:32.729 (%RETRY%cg_fails 0/3)",
+        "dead since 11:38:32.786 (%DLQ%cg_fails 0/0)",
+    ]
+    # An orderly consumer gives a message up at once.
+    in_order = said(run, lives, "ord-dies-in-order", "cg_orderly")
+    assert in_order[0] == "ord-dies-in-order  Orders 1/1 → cg_orderly: delivered, dead since 11:38:31.170"
+    waits = said(run, lives, "ord-waits", "cg_fails")
+    assert waits[0] == "ord-waits  Orders 0/5 → cg_fails: delivered, sent back 1 time, comes again at 11:40:10.563"
+
+
+@pytest.mark.parametrize(
+    ("key", "outcome", "reason", "kinds"),
+    [
+        ("ord-delayed", "DELIVERED", "the tag is subscribed", ["WAITS", "FILTERED"]),
+        ("ord-delayed-long", "WAITING", "a delayed message (level 18) for Orders, due 13:38:30.576", ["WAITS"]),
+        ("ord-timer", "DELIVERED", "the tag is subscribed", ["WAITS", "FILTERED"]),
+        ("ord-timer-long", "WAITING", "a timer message for Orders, due 12:38:31.000", ["WAITS"]),
+        ("ord-timer-recalled", "NEVER_STORED",
+         "a timer message for Orders, due 11:38:39.000: recalled 11:38:31.641, so it is never delivered",
+         ["WAITS", "RECALLED"]),
+        ("ord-tx-commit", "DELIVERED", "the tag is subscribed", ["WAITS", "FILTERED"]),
+        ("ord-tx-late", "DELIVERED", "the tag is subscribed", ["WAITS", "WAITS", "FILTERED"]),
+        ("ord-tx-rollback", "NEVER_STORED",
+         "a half message of a transaction for Orders: rolled back, so it is never delivered", ["WAITS"] * 3),
+        ("ord-tx-unknown", "NEVER_STORED", "a half message of a transaction for Orders: given up, because no producer "
+         "ended it, however often the broker asked", ["WAITS"] * 3),
+    ],
+)  # fmt: skip
+def test_a_real_broker_waits_with_messages(lives: Path, key: str, outcome: str, reason: str, kinds: list[str]) -> None:
+    """Of ord-tx-rollback, the broker had asked its producer twice before it wrote down that it was rolled back."""
+    (found,) = door.open(str(lives)).why(key, "cg_orderly")
+    assert (str(found.outcome), found.decision.reason.replace("2026-11-27 ", "")) == (outcome, reason)
+    assert [str(step.kind) for step in found.journey] == kinds
+
+
+def test_a_message_that_waits_and_that_nobody_subscribes_to(asked: Asked) -> None:
+    asked.night([message(0, SCHEDULE, 17, REAL_TOPIC="T", REAL_QID="1", DELAY="18"), LATER], ("cg", "U", "*"))
+    said = "a delayed message (level 18) for T, due 2026-11-21 07:05:10.000; no group ever subscribed to the topic"
+    assert said in asked.text("--message", "u")
+
+
+def test_a_group_that_sent_a_message_back_and_whose_retry_topic_is_in_no_event(asked: Asked) -> None:
+    asked.night(TWICE_AND_DEAD[:2], ("cg", "T", "a"))
+    copy = ("--topic", SCHEDULE, "--queue", 2, "--offset", 0, "--group", "cg")
+    answer = asked.answer(*copy)
+    assert (answer["outcome"], steps(answer)) == ("WAITING", [("DELIVERED", "T"), ("SENT_BACK", SCHEDULE)])
+    assert "add one with the tag *" in answer["reason"]

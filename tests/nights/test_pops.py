@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from answers import warehouse as warehouse_door
+from filtering.explanation.journey import StepKind
 from jobs import audit, explain, lag, maintain, nightly
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.pop_bodies import DAMAGED_BODY, NOT_JSON
@@ -152,6 +154,42 @@ def test_messages_in_flight_are_those_that_were_not_acknowledged(popped: Path, r
 )
 def test_explain_says_what_became_of_a_message(popped: Path, run: Run, message: str, group: str, why: str) -> None:
     assert why in run(explain, "--warehouse", popped, "--message", message, "--group", group).out
+
+
+def test_the_journey_of_a_message_that_is_popped_again_and_dies(popped: Path, run: Run) -> None:
+    asked = ("--warehouse", popped, "--message", "k-34", "--group", "pop_dlq_2")
+    lines = [line.strip().replace("2026-11-26 ", "") for line in run(explain, *asked).out.splitlines()]
+    assert lines[0] == "k-34  DeviceTelemetry 1/3 → pop_dlq_2: delivered, dead since 22:05:07.480"
+    retry = "%RETRY%pop_dlq_2_DeviceTelemetry"
+    assert lines[2:] == [
+        "journey     delivered 22:04:54.830, popped for 60 s (DeviceTelemetry 1/3)",
+        "asked for more time 22:04:55.853, until 22:04:56.853 (DeviceTelemetry 1/3)",
+        f"delivered again 22:04:59.351, popped for 60 s (attempt 2) ({retry} 0/0)",
+        f"asked for more time 22:04:59.365, until 22:05:04.365 ({retry} 0/0)",
+        f"given up: popped once too often 22:05:07.446, popped for 60 s (attempt 3) ({retry} 0/3)",
+        "dead since 22:05:07.480 (%DLQ%pop_dlq_2 0/0)",
+        f"acknowledged 22:05:07.503 ({retry} 0/3)",
+    ]
+    every = run(explain, "--warehouse", popped, "--message", "k-34").out
+    assert not re.search(r"pop_dlq_2_DeviceTelemetry  ", every), "no group has the name of a retry topic"
+
+
+def test_each_journey_is_what_a_client_received_and_acknowledged(popped: Path) -> None:
+    """Of messages that came again: when each was popped, its attempt, and whether it was acknowledged."""
+    mqsieve = warehouse_door.open(str(popped))
+    expected: dict[tuple[str, str], list[tuple[int, int, bool]]] = {}
+    for row in rows("pop_dev", "live"):
+        if row["group"] in {"pop_fail_2", "pop_fail_3", "pop_fail_away"}:
+            life = expected.setdefault((row["group"], row["messageId"]), [])
+            life.append((row["popTime"], row["attempt"], "ackedAt" in row))
+    again = [(key, sorted(life)) for key, life in expected.items() if len(life) > 1]
+    for (group, unique_key), life in again[::5]:
+        for found in mqsieve.why(unique_key, group):
+            popped_at = [(step.at, step.attempt) for step in found.journey if step.attempt is not None]
+            assert popped_at == [(at, attempt) for at, attempt, _ in life]
+            acknowledged = [step for step in found.journey if step.kind is StepKind.ACKNOWLEDGED]
+            assert len(acknowledged) == sum(is_acknowledged for _, _, is_acknowledged in life)
+    assert len(again) > 50
 
 
 def test_explain_of_a_group_one_of_whose_redeliveries_is_in_no_table(popped: Path, tmp_path: Path, run: Run) -> None:
