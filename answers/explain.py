@@ -32,6 +32,7 @@ from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
 from answers.first_starts import FirstStarts, Start
 from answers.lag import positions_in_queue
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
+from filtering.consumption.broadcasting import OWN_OFFSETS, clients_away, clients_that_pulled
 from filtering.consumption.clients import ClientChecks, dropping_clients
 from filtering.consumption.group import DELETED
 from filtering.counted import counted, listed
@@ -437,7 +438,8 @@ class Explanation:
     subscription or did not pull. ``preview`` is what the filters would decide on a pending message. ``uncertain`` says
     why another subscription may have filtered it. ``client_checks`` are the clients' checks of tags by client id, if
     they differ. ``present`` is the first state with the filter in force now, if another filter decided. ``start`` is
-    where the group began in the message's queue; None if that is not known.
+    where the group began in the message's queue; None if that is not known. ``clients``: of a group that broadcasts,
+    those that the broker returned the message to at ``pulled_at``; None: it does not broadcast.
     """
 
     message: FoundMessage
@@ -454,6 +456,7 @@ class Explanation:
     present: SubscriptionRow | None = None
     start: Start | None = None
     journey: Sequence[Step] = ()
+    clients: Sequence[str] | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -631,6 +634,10 @@ class WindowsOfMessages:
     def are_lost(self, message: FoundMessage, group: str) -> bool:
         """Whether the broker deleted the message before the group pulled it."""
         return any(window.kind is WindowKind.LOST for _, window in self._of_message(message).get(group, ()))
+
+    def has_own_offsets(self, message: FoundMessage, group: str) -> bool:
+        """Whether a client that broadcasts pulled the message, or did not, by offsets that are not known."""
+        return any(window.reason == OWN_OFFSETS for _, window in self._of_message(message).get(group, ()))
 
     def changes(self, message: FoundMessage, group: str) -> list[int]:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
@@ -958,6 +965,7 @@ class Explainer:
         explanation = replace(explanation, start=self._start(explanation.message, consumer_group), message=message)
         explanation = replace(explanation, journey=self._journey(explanation, stored, copies))
         explanation = self._with_misread_setting(explanation)
+        explanation = self._with_clients(explanation)
         if trace := self._trace_of(explanation):
             why = None if explanation.outcome is Outcome.DELIVERED else f"{trace}: the group received it"
             return replace(explanation, uncertain=why)
@@ -966,6 +974,20 @@ class Explainer:
         if explanation.uncertain is None:
             explanation = replace(explanation, uncertain=self._other_evidence(explanation))
         return explanation
+
+    def _with_clients(self, explanation: Explanation) -> Explanation:
+        """Says which clients of a group that broadcasts pulled the message, and what is not known of their offsets."""
+        message, group = explanation.message, explanation.consumer_group
+        stays = self._facts.broadcasting.get((group, message.topic))
+        if stays is None:
+            return explanation
+        if self._windows.has_own_offsets(message, group) or explanation.outcome is Outcome.NOT_SUBSCRIBED:
+            explanation = replace(explanation, uncertain=explanation.uncertain or OWN_OFFSETS)
+        if explanation.pulled_at is None or explanation.outcome not in BY_THE_TABLES:
+            return replace(explanation, clients=())
+        clients = clients_that_pulled(stays, message.store_timestamp, explanation.pulled_at)
+        headline = f"{explanation.decision.headline}; broadcasting, told once: {listed(clients, NAMED)} pulled it then"
+        return replace(explanation, clients=clients, decision=replace(explanation.decision, headline=headline))
 
     def _trace_of(self, explanation: Explanation) -> str | None:
         """What a client wrote that proves that the group received the message; None if none did."""
@@ -1236,6 +1258,12 @@ class Explainer:
             return NotPulled(why, is_pending=True)
         if pulls:
             return pulls
+        if (stays := self._facts.broadcasting.get((consumer_group, message.topic))) is not None:
+            away = clients_away(stays, message.store_timestamp)
+            still = (
+                f"{listed(away, NAMED)} will pull it after a return" if away else "none that was there before is away"
+            )
+            return NotPulled(f"no client of the group was online when it was stored; {still}", is_pending=bool(away))
         if self._windows.are_lost(message, consumer_group):
             return NotPulled(DELETED)
         is_passed = is_before and message.commitlog_offset >= begin
@@ -1575,6 +1603,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "present": None if explanation.present is None else _present(explanation.present),
         "journey": [asdict(step) for step in explanation.journey],
         "start": None if explanation.start is None else asdict(explanation.start),
+        "clients": None if explanation.clients is None else list(explanation.clients),
         "bit_map": None if bit_map is None else _bit_map(bit_map),
         "expression": None if trace is None else part_json(trace),
         "nearest_miss": None if miss is None else _nearest_miss(miss),

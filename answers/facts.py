@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.consumption.broadcasting import ClientStay, broadcasting_clients
 from filtering.consumption.offsets import Offsets
 from filtering.delivery.pull_window import FOREVER, OffsetRange
 from filtering.pops.modes import Interval, PopGroups, PopModes
@@ -240,6 +241,11 @@ class BrokerFacts:
         """What the last snapshot shows of consumption that is not replayed."""
         text = self.last.inputs.get(NOT_REPLAYED)
         return NotReplayed() if text is None else NotReplayed.of_text(text)
+
+    @cached_property
+    def broadcasting(self) -> Mapping[GroupTopic, Sequence[ClientStay]]:
+        """The stays of the clients of groups that broadcast, by group and topic, where events name them."""
+        return broadcasting_clients(self.events)
 
     @property
     def writes_down_pops(self) -> bool:

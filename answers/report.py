@@ -530,7 +530,9 @@ def not_replayed(facts: BrokerFacts) -> Iterator[str]:
         yield f"not replayed: consumption by POP, of {listed(consumers, NAMED)}"
     elif revived:
         yield f"not replayed: consumption by POP, of groups that are not known ({revived[0]} has messages)"
-    yield from (f"not replayed: {text}" for text in found.texts)
+    yield from (f"not replayed: {text}" for text in found.texts(facts.broadcasting))
+    if each := [f"{group} on {topic}" for group, topic in facts.broadcasting]:
+        yield f"told once for all clients: what is delivered to groups that broadcast, {listed(each, NAMED)}"
     if not facts.last.has_queue_ids:
         yield (
             "uncertain: the message log has no queue ids and offsets. Its messages are numbered in the order of its "

@@ -166,7 +166,7 @@ class BrokerRecorder:
                 registered[name].subscriptions |= last.registered[name].subscriptions
             found = changes(name, before, after, look, offsets_of[name], registered[name])
             is_broadcasting = (after if after.clients else before).is_broadcasting
-            lines += [_line(event, is_broadcasting) for event in found]
+            lines += [event_line(replace(event, is_broadcasting=is_broadcasting)) for event in found]
             events += found
         state = replace(last, begin=begin, version=version, groups=groups, registered=registered)
         self._write(lines, look, committed, config, state)
@@ -217,14 +217,6 @@ class BrokerRecorder:
                 file.truncate(self._state.lengths[name])
             file.write(lines)
             return file.seek(0, os.SEEK_END)
-
-
-def _line(event: SubscriptionEvent, is_broadcasting: bool) -> str:
-    """The line of an event, with the message model of a group that broadcasts, which no event has."""
-    line = event_line(event)
-    if not is_broadcasting:
-        return line
-    return json.dumps(json.loads(line) | {"message_model": "broadcasting"}, ensure_ascii=False)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -145,6 +145,7 @@ class StartReason(StrEnum):
     LAST_WITH_FIRST_MESSAGE = "consume_from last, but the first message is still there"
     TIME = "consume_from a time, and the broker has deleted the first message"
     TIME_WITH_FIRST_MESSAGE = "consume_from a time, but the first message is still there"
+    TIME_OF_BROADCASTING = "consume_from a time, of a client that broadcasts"
     RETRY_TOPIC = "a retry topic is read from its first message"
     RETRY_TOPIC_WITH_TIME = "consume_from a time: a retry topic that lost its first message is read from its end"
 

@@ -13,6 +13,7 @@ subscription then in force filters the messages from its committed offset on: th
 messages of earlier nights. Then the plan says what is not certain: messages that may have met the old or the new
 subscription (``uncertain_changes``), and queues that clients of a group with different tags shared (``allocated``,
 ``assumed``). Times in which a group pops are left out: the broker wrote down what it got (:mod:`filtering.pops.modes`).
+Groups whose clients broadcast have a plan of their own (:mod:`filtering.consumption.broadcasting`).
 
 The rules agree message by message with a running broker (docs/CONSUMPTION.md). Which queues began again is known only
 when the new messages have been read; then the night is planned once more (:mod:`jobs.night.night`).
@@ -32,6 +33,7 @@ from types import MappingProxyType
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
+from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.group import (
     NOT_WATCHED,
@@ -105,7 +107,8 @@ def plan_night(
     events = list(events)
     resets, first_starts = resets_and_first_starts(events)
     commits, changes_seen = _commits(events), _changes_seen(events)
-    states = [state for state in disagreeing_states(events) if state.key not in popping]
+    broadcasting = broadcasting_clients(events)
+    states = [each for each in disagreeing_states(events) if each.key not in popping and each.key not in broadcasting]
     queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
     tags_of_clients = tag_disagreements(states, queue_ids, broker_offsets.has_queue_ids)
     seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
@@ -122,6 +125,13 @@ def plan_night(
             if pops:
                 rows = pulled_rows(rows, pops)
             filters = FiltersInForce(rows_of_group[key[0]], config)
+            if key in broadcasting:
+                of_all = BroadcastNight(key, rows, broadcasting[key], filters, offsets_so_far, broker_offsets)
+                online += of_all.online
+                backlog += of_all.backlog
+                uncertain_changes += of_all.uncertain_changes
+                groups.append(of_all.group)
+                continue
             consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
             group_start = GroupStart(key, consume_from, offsets_so_far, broker_offsets)
             clients = tags_of_clients.get(key, ())
@@ -322,7 +332,8 @@ def first_difference(
     subscriptions = [_subscription_states(events, as_of, broker, expressions) for events in sides]
     clients = [_client_states(events) for events in sides]
     offsets = [_offset_states(events) for events in sides]
-    pairs = (subscriptions, clients, offsets)
+    broadcasting = [_broadcasting_states(events) for events in sides]
+    pairs = (subscriptions, clients, offsets, broadcasting)
     return min((at for before, after in pairs for _, at, _ in before ^ after), default=None)
 
 
@@ -350,6 +361,17 @@ def _client_states(events: Iterable[SubscriptionEvent]) -> States:
             if state.valid_to is not None:
                 states.add((state.key, state.valid_to, "the end of the state before"))
     return states
+
+
+def _broadcasting_states(events: Iterable[SubscriptionEvent]) -> States:
+    """When clients of groups that broadcast come and leave."""
+    return {
+        (key, at, f"{what} {stay.client_id} {stay.consume_from}")
+        for key, stays in broadcasting_clients(events).items()
+        for stay in stays
+        for at, what in ((stay.begin, "comes"), (stay.end, "leaves"))
+        if at != FOREVER
+    }
 
 
 def _offset_states(events: Iterable[SubscriptionEvent]) -> States:

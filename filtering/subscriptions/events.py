@@ -63,7 +63,7 @@ GroupTopic = tuple[str, str]
 
 
 BROADCASTING = "broadcasting, where each client gets every message and keeps its own offsets"
-"""What groups do whose message model is BROADCASTING. It is not replayed."""
+"""What groups do whose message model is BROADCASTING. It is replayed only if events name the clients."""
 
 
 class Operation(Enum):
@@ -132,6 +132,7 @@ class SubscriptionEvent:
     queue is of all queues of the topic. ``protocol`` is one of PROTOCOLS, or None if it is not known. ``since`` (ms):
     whoever watched the broker saw the change at ``at``, and it was not before this time; None: it was at ``at``.
     ``committed``: by topic and queue id, the offsets that the group had when it left; None: not known.
+    ``is_broadcasting``: the client broadcasts, and so does its group.
     """
 
     at: int
@@ -147,6 +148,7 @@ class SubscriptionEvent:
     since: int | None = None
     committed: Mapping[str, Mapping[int, int]] | None = None
     protocol: str | None = None
+    is_broadcasting: bool = False
 
     @property
     def pops(self) -> bool | None:
@@ -175,8 +177,9 @@ class SubscriptionEvents:
     """The ``entries`` of a source in its own order, with versions only where it has them, and the ``rejected`` ones.
 
     A snapshot has the subscriptions at one time, without the changes before: see
-    :mod:`filtering.subscriptions.sources`. ``broadcasting``: groups that broadcast, which have no entries, with their
-    topics. ``not_watched``: the times (ms) from which and up to which nobody watched the broker.
+    :mod:`filtering.subscriptions.sources`. ``broadcasting``: groups that broadcast, with their topics; they have no
+    entries, since their clients are not known. ``not_watched``: the times (ms) from which and up to which nobody
+    watched the broker.
     """
 
     entries: tuple[SubscriptionEvent, ...]
@@ -299,7 +302,7 @@ def _short(value: Any) -> str:
 # A missing ``type`` means TAG, a missing ``sub_version`` the time of the event, and a missing ``consume_from`` means
 # ``last``, as in RocketMQ's client; others are ``first``, and a time in ms or as an ISO time. ``"class_filter_mode":
 # true`` marks a subscription by filter class, which takes every message. ``"message_model": "broadcasting"`` marks a
-# client that broadcasts, which is not replayed.
+# client that broadcasts; without a ``client_id``, it is not replayed.
 #
 # ``protocol`` says how the client of a ``register`` or ``heartbeat`` consumes: grpc_simple, grpc_push and remoting_pop
 # pop, remoting pulls. From a ``pop_subscription`` on, the requests of a group that pops carry this subscription.
@@ -350,7 +353,7 @@ def parse_event_lines(text: str) -> SubscriptionEvents:
             event = parse_event(line)
             in_milliseconds(event.at)
             _check_unregister(event)
-            if _broadcasts(line):
+            if event.is_broadcasting and event.client_id is None:
                 broadcasting += [(event.group, subscription["topic"]) for subscription in event.subscriptions]
             else:
                 events.append(event)
@@ -375,10 +378,9 @@ def _gap(line: str) -> tuple[int, int] | None:
     return checked(since), checked(at)
 
 
-def _broadcasts(line: str) -> bool:
-    if "message_model" not in line:
-        return False
-    model = parse_json(line, LONGEST_LINE).get("message_model", "clustering")
+def _broadcasts(row: Mapping[str, Any]) -> bool:
+    """Whether a client broadcasts. Raises ValueError if its message model is neither of the two."""
+    model = row.get("message_model", "clustering")
     if model not in ("clustering", "broadcasting"):
         raise ValueError(f"message_model must be clustering or broadcasting, not {model!r}")
     return bool(model == "broadcasting")
@@ -412,6 +414,7 @@ def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
         protocol=_protocol(row, operation),
         since=_since(row, at),
         committed=_committed(row, operation),
+        is_broadcasting=_broadcasts(row),
         **(_reset(row) if resets else {}),
     )
 
@@ -427,6 +430,8 @@ def event_line(event: SubscriptionEvent) -> str:
         row["consume_from"] = consume_from_value(event.consume_from)
     if event.protocol is not None:
         row["protocol"] = event.protocol
+    if event.is_broadcasting:
+        row["message_model"] = "broadcasting"
     if event.operation is Operation.RESET_OFFSET:
         fields = {"queue_id": event.queue_id, "offset": event.queue_offset, "to": event.reset_to}
         row |= {name: value for name, value in fields.items() if value is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 from filtering.counted import listed
@@ -43,12 +43,14 @@ class NotReplayed:
     """What a broker does otherwise.
 
     ``pop``: groups and topics that consume by POP. ``broadcasting``: groups and topics of which files of subscriptions
-    say that they broadcast. ``others``: the rest, one text each.
+    say that they broadcast, without naming their clients; ``has_offsets``: those of which the broker notes the least
+    offset of their clients. ``others``: the rest, one text each.
     """
 
     pop: tuple[GroupTopic, ...] = ()
     others: tuple[str, ...] = ()
     broadcasting: tuple[GroupTopic, ...] = ()
+    has_offsets: tuple[GroupTopic, ...] = ()
 
     @classmethod
     def in_store(cls, storage: Storage) -> NotReplayed:
@@ -63,27 +65,32 @@ class NotReplayed:
         except ConfigFileError as error:
             pop = []
             others.append(f"groups that consume by POP, if there are any: {error}")
-        if groups := [f"{group} on {topic}" for group, topic in broadcasting_groups(storage)]:
-            others.append(f"{BROADCASTING}, of {listed(groups, NAMED)}")
-        return cls(tuple(pop), tuple(others))
+        try:
+            has_offsets = broadcasting_groups(storage)
+        except ConfigFileError as error:
+            has_offsets = []
+            others.append(f"groups that broadcast, if there are any: {error}")
+        return cls(tuple(pop), tuple(others), has_offsets=tuple(has_offsets))
 
     def with_broadcasting(self, groups: Iterable[GroupTopic]) -> NotReplayed:
         """This, with groups of which files of subscriptions say that they broadcast."""
         return replace(self, broadcasting=tuple(dict.fromkeys(groups)))
 
-    @property
-    def texts(self) -> list[str]:
-        """What is not replayed, besides consumption by POP."""
-        named = [f"{group} on {topic}" for group, topic in self.broadcasting]
+    def texts(self, replayed: Container[GroupTopic] = ()) -> list[str]:
+        """What is not replayed, besides consumption by POP. ``replayed``: groups that broadcast, and are replayed."""
+        groups = dict.fromkeys((*self.has_offsets, *self.broadcasting))
+        named = [f"{group} on {topic}" for group, topic in groups if (group, topic) not in replayed]
         return [*self.others, *([f"{BROADCASTING}, of {listed(named, NAMED)}"] if named else [])]
 
     @classmethod
     def of_text(cls, text: str) -> NotReplayed:
         """The reverse of :meth:`text`."""
         values = json.loads(text)
-        pop = tuple((group, topic) for group, topic in values["pop"])
-        broadcasting = tuple((group, topic) for group, topic in values.get("broadcasting", ()))
-        return cls(pop, tuple(values["others"]), broadcasting)
+        pop, broadcasting, has_offsets = (
+            tuple((group, topic) for group, topic in values.get(name, ()))
+            for name in ("pop", "broadcasting", "has_offsets")
+        )
+        return cls(pop, tuple(values["others"]), broadcasting, has_offsets)
 
     @property
     def text(self) -> str:

@@ -8,6 +8,8 @@ import pytest
 
 from jobs import explain, lag, nightly
 from schemas.messages.pop_bodies import NOT_A_RECORD
+from schemas.rocketmq_store.not_replayed import NotReplayed
+from schemas.storage import Storage
 from tests.nights.commands import Run, rows_of
 from tests.records import log_of
 
@@ -89,6 +91,24 @@ def test_groups_whose_clients_broadcast(run: Run, store: Path) -> None:
     assert [(row["consumer_group"], row["committed"]) for row in offsets] == [("cg_paid", 0)]
     given = ("--warehouse", store.parent / "w", "--offsets", store / "config/consumerOffset.json")
     assert run(lag, *given).code == 0
+
+
+def test_damaged_offsets_do_not_say_which_groups_broadcast(store: Path) -> None:
+    write(store, "config/consumerOffset.json", b'{"offsetTable": {')
+    (text,) = NotReplayed.in_store(Storage.at(str(store))).texts()
+    assert text.startswith("groups that broadcast, if there are any: ")
+    assert "consumerOffset.json is not JSON" in text
+
+
+def test_a_group_that_two_sources_name_is_named_once(run: Run, store: Path) -> None:
+    table = {"OrderEvents@cg_all@broadcast": {"0": 1}}
+    write(store, "config/consumerOffset.json", json.dumps({"offsetTable": table}).encode())
+    groups = """
+- {group: cg_paid, topic: OrderEvents, tag: "*"}
+- {group: cg_all, topic: OrderEvents, tag: "*", message_model: broadcasting}
+"""
+    line = "broadcasting, where each client gets every message and keeps its own offsets, of cg_all on OrderEvents"
+    assert summary(run, store, groups) == [f"not replayed: {line}"]
 
 
 @pytest.mark.parametrize("content", [b"", b'{"messageRequestModeMap": {"T": {"cg": 1, "cg_2": {}}, "U": 7}}'])

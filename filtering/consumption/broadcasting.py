@@ -1,0 +1,213 @@
+"""The pull windows of groups whose clients broadcast: each client reads all queues, at offsets of its own.
+
+A delivery to such a group is told once, with the time when the first of its clients could pull the message:
+
+1. While a client is online, it pulls a message when it is stored.
+2. What is stored while none is online waits. A client that returns goes on where it was when it left, in a file on its
+   own disk: it pulls all that was stored since then, for which no other client had come before.
+3. A client that was never seen begins at the end of each queue (``consume_from`` last, even if the first message is
+   still there), at its first message, or at a time.
+
+The file is in no store: whether a client has it, or still has it, is not known. So what rules 2 and 3 deliver of the
+messages that were stored before the client came is uncertain. The broker has no offset of these groups, and a message
+on which a client failed is not sent back.
+
+Source: LocalFileOffsetStore, RebalancePushImpl.computePullFromWhereWithException, ConsumeMessageConcurrentlyService.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from filtering.consumption.group import FIRST_START, RETURNED, FiltersInForce, StartReason
+from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
+from filtering.delivery.message_filter import MessageFilter
+from filtering.delivery.pull_window import (
+    BEGINNING,
+    FOREVER,
+    OffsetRange,
+    PullWindow,
+    UncertainChange,
+    WindowKind,
+)
+from filtering.predicate import FALSE, And
+from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, Operation, SubscriptionEvent
+from filtering.subscriptions.history import state_at
+from filtering.subscriptions.subscription_row import SubscriptionRow
+
+ONLINE = "a client that broadcasts was online"
+OWN_OFFSETS = "a client that broadcasts keeps its offsets in a file of its own: where it went on is not known"
+
+
+@dataclass(frozen=True)
+class ClientStay:
+    """A client subscribes to a topic in [``begin``, ``end``) (ms)."""
+
+    client_id: str
+    begin: int
+    end: int
+    consume_from: ConsumeStart
+
+
+def broadcasting_clients(events: Iterable[SubscriptionEvent]) -> dict[GroupTopic, list[ClientStay]]:
+    """The stays of all clients of the groups that broadcast, by group and topic, in the order of their begins.
+
+    ``events`` are in order. What counts is the message model of a group's last client.
+    """
+    events = list(events)
+    last = {event.group: event for event in events if event.subscriptions and event.client_id is not None}
+    present: dict[tuple[str, str, str], SubscriptionEvent] = {}
+    found: defaultdict[GroupTopic, list[ClientStay]] = defaultdict(list)
+
+    def leave(key: tuple[str, str, str], at: int) -> None:
+        since = present.pop(key)
+        if since.at < at:
+            found[key[0], key[2]].append(ClientStay(key[1], since.at, at, since.consume_from))
+
+    for event in events:
+        if event.group not in last or not last[event.group].is_broadcasting:
+            continue
+        topics = {subscription["topic"] for subscription in event.subscriptions}
+        for key in [each for each in present if each[0] == event.group]:
+            is_about = event.client_id in (None, key[1]) and event.topic in (None, key[2])
+            leaves = event.operation is Operation.UNREGISTER
+            if is_about and (leaves or (event.operation is Operation.HEARTBEAT and key[2] not in topics)):
+                leave(key, event.at)
+        if event.client_id is not None:
+            for topic in topics:
+                present.setdefault((event.group, event.client_id, topic), event)
+    for key in list(present):
+        leave(key, FOREVER)
+    return {key: sorted(stays, key=lambda stay: stay.begin) for key, stays in found.items()}
+
+
+def clients_that_pulled(stays: Iterable[ClientStay], stored_at: int, at: int) -> list[str]:
+    """The clients that pulled a message at ``at`` (ms): those online when it was stored, or those that came then."""
+    if at == stored_at:
+        return [stay.client_id for stay in stays if stay.begin <= at < stay.end]
+    return [stay.client_id for stay in stays if stay.begin == at]
+
+
+def clients_away(stays: Iterable[ClientStay], stored_at: int) -> list[str]:
+    """The clients that left before a message was stored, and have not come since: they pull it if they return."""
+    ends: dict[str, int] = {}
+    for stay in stays:
+        ends[stay.client_id] = stay.end
+    return [client_id for client_id, end in ends.items() if end <= stored_at]
+
+
+class BroadcastNight:
+    """The plan of a night for a group that broadcasts on a topic.
+
+    ``rows``: all states of its subscription; ``stays``: those of its clients, in order.
+    """
+
+    def __init__(
+        self,
+        key: GroupTopic,
+        rows: Sequence[SubscriptionRow],
+        stays: Sequence[ClientStay],
+        filters: FiltersInForce,
+        offsets_so_far: OffsetsSoFar,
+        broker_offsets: BrokerOffsets,
+    ) -> None:
+        self.online: list[PullWindow] = []
+        self.backlog: list[PullWindow] = []
+        self.uncertain_changes: list[UncertainChange] = []
+        self.group = GroupNight(key)
+        self._rows = rows
+        self._filters = filters
+        self._as_of = BEGINNING if offsets_so_far.as_of is None else offsets_so_far.as_of
+        self._read_to = self._as_of if offsets_so_far.read_to is None else offsets_so_far.read_to
+        known = broker_offsets.min_offsets.get(key[1], {})
+        self._offsets: Mapping[int, OffsetRange] = {
+            queue_id: (offset, FOREVER) for queue_id, offset in known.items() if offset > 0
+        }
+        pulling = [(row, row.valid_from, _end(row.valid_to)) for row in rows if filters.is_pulling(row)]
+        self._go_on(pulling)
+        self._come(pulling, stays)
+        if pulling:
+            end = pulling[-1][2]
+            self.group.is_consuming = end == FOREVER
+            self.group.stopped_at = None if end == FOREVER else end
+
+    def _go_on(self, pulling: Iterable[tuple[SubscriptionRow, int, int]]) -> None:
+        """While a client is online, the group pulls what is stored."""
+        for row, begin, end in pulling:
+            if end > self._read_to:
+                for start, stop, in_force in self._filters.during(row, begin, end):
+                    self.online.append(PullWindow(in_force, row.valid_from, start, stop, reason=ONLINE))
+
+    def _come(self, pulling: Sequence[tuple[SubscriptionRow, int, int]], stays: Iterable[ClientStay]) -> None:
+        """Clients that come pull what waits for them, and was not told before."""
+        untold = list(_gaps([(begin, end) for _, begin, end in pulling]))
+        pulls: list[tuple[int, int, ClientStay]] = []
+        for stay in stays:
+            for _, begin, end in pulling:
+                both = max(begin, stay.begin), min(end, stay.end)
+                if both[0] < both[1]:
+                    pulls.append((*both, stay))
+        left: dict[str, int] = {}
+        for at, end, stay in sorted(pulls, key=lambda pull: pull[:2]):
+            since = left.get(stay.client_id, _first_stored(stay, at))
+            waiting = [(max(begin, since), stop) for begin, stop in untold if stop <= at and since < stop]
+            for begin, stop in waiting:
+                reason = RETURNED if stay.client_id in left else f"{FIRST_START}: {_start_reason(stay)}"
+                self._pull(at, begin, stop, reason)
+            untold = [each for begin, stop in untold for each in _before(begin, stop, since if stop <= at else stop)]
+            left[stay.client_id] = end
+
+    def _pull(self, at: int, stored_from: int, stored_to: int, reason: str) -> None:
+        """A client pulls at ``at`` (ms) what was stored in an interval in which no client was online."""
+        row = state_at(self._rows, at)
+        assert row is not None
+        if at <= self._read_to:
+            return
+        # Of earlier nights' messages, the last night filtered those that waited.
+        kind = WindowKind.ONLINE if at <= self._as_of else WindowKind.BACKLOG
+        windows = self.online if kind is WindowKind.ONLINE else self.backlog
+        found = self._filters.at(row, at)
+        window = PullWindow(found, row.valid_from, stored_from, stored_to, at, self._offsets, kind=kind, reason=reason)
+        windows.append(window)
+        self.uncertain_changes.append(
+            UncertainChange(
+                *window.key, FALSE, _delivered(found), stored_from, stored_to, changed_at=row.valid_from,
+                offsets=self._offsets, reason=OWN_OFFSETS,
+            )
+        )  # fmt: skip
+
+
+def _end(valid_to: int | None) -> int:
+    return FOREVER if valid_to is None else valid_to
+
+
+def _delivered(of: MessageFilter) -> And:
+    return And((of.tags, of.expression, of.client_tags))
+
+
+def _first_stored(stay: ClientStay, at: int) -> int:
+    """When the first message was stored that a client pulls which begins at ``at`` without offsets (ms)."""
+    if stay.consume_from is ConsumeFrom.FIRST:
+        return BEGINNING
+    return at if isinstance(stay.consume_from, ConsumeFrom) else min(stay.consume_from, at)
+
+
+def _start_reason(stay: ClientStay) -> StartReason:
+    return StartReason.FIRST if stay.consume_from is ConsumeFrom.FIRST else StartReason.TIME_OF_BROADCASTING
+
+
+def _gaps(intervals: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The times before and between intervals, which are in order."""
+    last = BEGINNING
+    for begin, end in intervals:
+        if last < begin:
+            yield last, begin
+        last = max(last, end)
+
+
+def _before(begin: int, stop: int, since: int) -> Iterator[tuple[int, int]]:
+    """The part of an interval before ``since``, if there is any."""
+    if begin < min(stop, since):
+        yield begin, min(stop, since)

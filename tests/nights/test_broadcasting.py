@@ -1,0 +1,112 @@
+"""A group whose clients broadcast: each gets every message, and a delivery is told once.
+
+In the capture ``lives`` of a broker of 5.5.0, b1 begins at the first message and b2 at the end; b2 leaves and comes
+back; b3 comes, all leave, b4 comes alone, and then b3 comes back.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs import explain, lag, nightly
+from tests.captures import capture, rows
+from tests.nights.commands import Run, rows_of
+from tests.nights.growing_broker import GrowingBroker
+
+LATE = 2_000
+"""ms: a client pulls its first message that long after it came, and its others at once."""
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    broker, warehouse = capture("lives"), tmp_path_factory.mktemp("lives") / "w"
+    given = ("--store", broker / "store", "--subscriptions", broker / "subscription_events.jsonl",
+             "--broker-config", broker / "broker.conf", "--warehouse", warehouse)  # fmt: skip
+    nightly.main(list(map(str, given)))
+    return warehouse
+
+
+def test_each_message_is_delivered_once_when_the_first_client_received_it(lives: Path) -> None:
+    received: dict[tuple[int, int], int] = {}
+    for row in rows("lives", "live"):
+        if row["group"] == "cb_each":
+            received.setdefault((row["queueId"], row["queueOffset"]), row["at"])
+    told = [row for row in rows_of(lives, "deliveries") if row["consumer_group"] == "cb_each"]
+    assert {row["outcome"] for row in told} == {"DELIVERED"}
+    at = {(row["queue_id"], row["queue_offset"]): row["available_at"] for row in told}
+    assert len(told) == len(at) == len(received) == 21
+    assert at.keys() == received.keys()
+    assert all(0 <= received[place] - at[place] < LATE or place[1] >= 8 for place in at)
+    # b4, which was new, did not get the two messages that were stored while nobody was there: b3 got them, later.
+    came_back = next(row["at"] for row in reversed(rows("lives", "subscription_events")) if "b3" in row["client_id"])
+    assert [at[queue_id, offset] for queue_id, offset in ((0, 8), (1, 7))] == [came_back] * 2
+    stats = [row for row in rows_of(lives, "delivery_stats") if row["consumer_group"] == "cb_each"]
+    assert sum(row["uncertain"] for row in stats) == 6, "those that were stored before the client came that pulled them"
+
+
+def test_explain_names_the_clients_that_pulled_it(run: Run, lives: Path) -> None:
+    def asked(key: str) -> dict[str, object]:
+        found = run(explain, "--warehouse", lives, "--message", key, "--group", "cb_each", "--json")
+        answer: dict[str, object] = json.loads(found.out)
+        return answer
+
+    # b1 and b2 were online, and both failed on it: it is not sent back.
+    failed = asked("price-fails")
+    assert failed["clients"] == ["127.0.0.1@b1", "127.0.0.1@b2"]
+    assert (failed["uncertain"], len(failed["journey"])) == (None, 1)  # type: ignore[arg-type]
+    waited = asked("price-14")
+    assert waited["clients"] == ["127.0.0.1@b3"]
+    assert str(waited["reason"]).endswith("broadcasting, told once: 127.0.0.1@b3 pulled it then")
+    assert "keeps its offsets in a file of its own" in str(waited["uncertain"])
+
+
+def event(at: int, client: str, comes: bool = True) -> dict[str, object]:
+    row = {"at": at, "group": "cg", "client_id": client, "message_model": "broadcasting"}
+    if not comes:
+        return row | {"op": "unregister"}
+    return row | {"op": "heartbeat", "subscriptions": [{"topic": "T", "expression": "*"}]}
+
+
+def test_what_waits_for_a_client_that_is_away(run: Run, tmp_path: Path) -> None:
+    """Three nights: c1 leaves, a message is stored, c2 comes at the end of the queue, c1 comes back."""
+    nights = [
+        ([1_000_000, 1_010_000], [event(999_000, "c1"), event(1_005_000, "c1", comes=False)]),
+        ([1_020_000], [event(1_015_000, "c2")]),
+        ([1_030_000], [event(1_025_000, "c1")]),
+    ]
+    messages: list[dict[str, object]] = []
+    events: list[dict[str, object]] = []
+    outcomes = []
+    for stored, happened in nights:
+        for at in stored:
+            i = len(messages)
+            place = {"topic": "T", "queue_id": 0, "queue_offset": i, "commitlog_offset": 300 * i}
+            messages.append(place | {"store_timestamp": at, "properties": {"KEYS": f"k-{i}"}})
+        events += happened
+        for name, lines in (("log.jsonl", messages), ("events.jsonl", events)):
+            (tmp_path / name).write_text("\n".join(map(json.dumps, lines)))
+        given = ("--store", tmp_path / "log.jsonl", "--subscriptions", tmp_path / "events.jsonl")
+        assert run(nightly, *given, "--warehouse", tmp_path / "w").code == 0
+        asked = ("--warehouse", tmp_path / "w", "--message", "k-1", "--group", "cg")
+        outcomes.append(run(explain, *asked).out.splitlines()[:2])
+    assert outcomes[0][1].endswith("the group is away, and has not pulled it yet")
+    assert outcomes[1][1].endswith(
+        "no client of the group was online when it was stored; c1 will pull it after a return"
+    )
+    assert outcomes[2][1].endswith("the subscription takes everything; broadcasting, told once: c1 pulled it then")
+    told = sorted((row["queue_offset"], row["available_at"]) for row in rows_of(tmp_path / "w", "deliveries"))
+    assert told == [(0, 1_000_000), (1, 1_025_000), (2, 1_020_000), (3, 1_030_000)]
+
+
+def test_only_groups_whose_clients_are_known_are_replayed(broker: GrowingBroker) -> None:
+    of_clients = [event(999_000, "c1"), {**event(999_000, "c2"), "group": "cg_unknown"}]
+    of_clients[1].pop("client_id")
+    out = broker.night([json.dumps(line) for line in of_clients]).out
+    assert "told once for all clients: what is delivered to groups that broadcast, cg on T" in out
+    assert (
+        "not replayed: broadcasting, where each client gets every message and keeps its own offsets, of cg_unkn" in out
+    )
+    assert broker.run(lag, "--warehouse", broker.folder / "w").code == 0

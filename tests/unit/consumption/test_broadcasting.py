@@ -1,0 +1,92 @@
+"""Groups whose clients broadcast, compared with a model of each client alone, in random lives over several nights."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+
+from filtering.broker_config import BrokerConfig
+from filtering.consumption.broadcasting import OWN_OFFSETS
+from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
+from filtering.consumption.plan import NightPlan, first_difference, plan_night
+from filtering.delivery.pull_window import BEGINNING, FOREVER, WindowKind
+from filtering.sql92 import Expressions
+from filtering.subscriptions.events import SubscriptionEvent, in_order, parse_event
+from filtering.subscriptions.history import subscription_history
+
+END = 400
+"""ms: messages are stored at 1, 3, 5, …, and clients come and leave at even times."""
+
+
+def come(at: int, client: str, consume_from: str | int) -> str:
+    subscription = {"topic": "T", "type": "TAG", "expression": "*"}
+    row = {"at": at, "op": "heartbeat", "group": "cg", "client_id": client, "subscriptions": [subscription]}
+    return json.dumps(row | {"consume_from": consume_from, "message_model": "broadcasting"})
+
+
+def leave(at: int, client: str) -> str:
+    row = {"at": at, "op": "unregister", "group": "cg", "client_id": client, "message_model": "broadcasting"}
+    return json.dumps(row)
+
+
+def life(rng: random.Random) -> tuple[list[str], dict[int, set[int]]]:
+    """The lines of a random life of four clients, and by message, stored at its number, when each client pulled it."""
+    lines: list[str] = []
+    pulled: defaultdict[int, set[int]] = defaultdict(set)
+    for client in range(4):
+        starts: list[str | int] = ["last", "last", "first", 2 * rng.randrange(1, END // 2)]
+        start = rng.choice(starts)
+        times = sorted(rng.sample(range(2, END, 2), rng.randrange(1, 7)))
+        next_offset = None
+        for begin, end in zip(times[::2], [*times[1::2], FOREVER][: len(times[::2])], strict=True):
+            lines += [come(begin, f"c{client}", start)] + ([leave(end, f"c{client}")] if end != FOREVER else [])
+            if next_offset is None:
+                begins = {"first": 0, "last": begin}
+                next_offset = begins[start] if isinstance(start, str) else min(start, begin)
+            for message in range(next_offset | 1, min(end, END), 2):
+                pulled[message].add(max(message, begin))
+            next_offset = end
+    return lines, pulled
+
+
+def planned(events: Sequence[SubscriptionEvent], as_of: int | None) -> NightPlan:
+    config = BrokerConfig()
+    return plan_night(subscription_history(events, config), events, OffsetsSoFar(as_of), BrokerOffsets(), config)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_each_delivery_is_told_once_when_the_first_client_pulls_it(seed: int) -> None:
+    rng = random.Random(seed)
+    lines, pulled = life(rng)
+    ends = [*sorted(rng.sample(range(2, END, 2), 3)), END]
+    told: defaultdict[int, list[int]] = defaultdict(list)
+    uncertain: set[int] = set()
+    last = None
+    for end in ends:
+        events = in_order(event for event in map(parse_event, lines) if event.at <= end)
+        plan = planned(events, last)
+        for message in range(1, end, 2):
+            is_new = last is None or message > last
+            for window in [*plan.online, *plan.backlog]:
+                if window.covers(0, 0, 0, message) and (is_new or window.kind is not WindowKind.ONLINE):
+                    told[message].append(message if window.available_at is None else window.available_at)
+            if any(change.stored_from <= message < change.stored_to for change in plan.uncertain_changes):
+                uncertain.add(message)
+        last = end
+    assert told == {message: [min(times)] for message, times in pulled.items()}
+    assert uncertain == {message for message, times in told.items() if times != [message]}
+
+
+def test_why_it_is_uncertain() -> None:
+    (change,) = planned(in_order(map(parse_event, [come(10, "c1", "first")])), None).uncertain_changes
+    assert (change.reason, change.stored_from, change.stored_to) == (OWN_OFFSETS, BEGINNING, 10)
+
+
+def test_a_client_that_leaves_under_another_id_changes_who_waits() -> None:
+    both = [come(10, "c1", "last"), come(10, "c2", "last")]
+    one, other = ([parse_event(line) for line in [*both, leave(20, client)]] for client in ("c1", "c2"))
+    assert first_difference(one, other, 100, BrokerConfig(), Expressions()) == 20
