@@ -75,7 +75,7 @@ from filtering.explanation.nearest import NearestMiss, nearest_miss
 from filtering.explanation.trace import Part, trace
 from filtering.findings import INFO, expression_findings, own_findings
 from filtering.matcher import match
-from filtering.pops.record import retry_topics, subscribed_topic
+from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
 from filtering.sql92.errors import InvalidExpression
@@ -475,6 +475,8 @@ class Explanation:
         """What happened to the message, and after a consumer failed on it, in a few words."""
         is_dead = self.message.topic == f"{DLQ_TOPIC_PREFIX}{self.consumer_group}"
         first = None if is_dead else VERDICTS.get(self.outcome, "not delivered")
+        if self.outcome is Outcome.NOT_SUBSCRIBED and any(step.attempt == 1 for step in self.journey):
+            first = "popped for nobody"
         return ", ".join(filter(None, (first, self.progress)))
 
     @property
@@ -565,6 +567,47 @@ def step_text(step: Step) -> str:
     level = f", level {step.level}" if step.level is not None else ""
     due = f", due {time_text(step.due)}" if step.due is not None else ""
     return f"{what} {time_text(step.at or 0)}{level}{due} {place}"
+
+
+def pop_story(journey: Sequence[Step], as_of: int) -> str:
+    """What became of a message that a group popped, on one line; empty if it did not. ``as_of``: the end of the log."""
+    parts: list[str] = []
+    waits_until: int | None = None
+    """When it comes again if nobody acknowledges it (ms); None: it does not wait for that."""
+    for step in journey:
+        if step.kind is StepKind.RENEWED:
+            parts.append(f"asked for more time {time_text(step.at or 0)}")
+            waits_until = step.due
+        elif step.kind is StepKind.ACKNOWLEDGED and waits_until is not None:
+            parts.append(f"acknowledged {time_text(step.at or 0)}")
+            waits_until = None
+        elif step.kind is StepKind.FILTERED and (
+            step.attempt is not None or (step.is_retry and waits_until is not None)
+        ):
+            if step.is_retry and waits_until is not None:
+                parts.append("not acknowledged")
+            parts += _popped_again(step) if step.is_retry else [_popped(step)]
+            waits_until = step.due if step.outcome != Outcome.DEAD else None
+    if waits_until is not None and waits_until > as_of:
+        parts.append(f"not acknowledged yet, in flight until {time_text(waits_until)}")
+    elif waits_until is not None:
+        parts.append(f"not acknowledged until {time_text(waits_until)}, and not stored again yet")
+    return ", ".join(parts)
+
+
+def _popped(step: Step) -> str:
+    return f"popped {time_text(step.at or 0)} for {((step.due or 0) - (step.at or 0)) / 1000:g} s"
+
+
+def _popped_again(step: Step) -> list[str]:
+    if step.attempt is None:
+        is_stopped = step.outcome not in VERDICTS
+        why = ": the subscription does not match it any more" if is_stopped else ""
+        return [
+            "stored again, and not popped yet" if step.outcome == Outcome.PENDING else f"stored again, not popped{why}"
+        ]
+    again = f"came again {time_text(step.at or 0)} on {step.topic} (attempt {step.attempt})"
+    return [again, *([VERDICTS[Outcome.DEAD]] if step.outcome == Outcome.DEAD else [])]
 
 
 def _call_text(call: Call, at: str) -> str:
@@ -729,17 +772,6 @@ class PopsOfMessages:
         """Whether the group ever popped the message's topic, as far as the broker wrote it down."""
         return (consumer_group, subscribed_topic(consumer_group, message.topic)) in self._facts.popping
 
-    def text(self, message: FoundMessage, consumer_group: str) -> str:
-        """Each pop of the message, and what became of it; empty if no pop handed it out."""
-        pops = self._of_message(message, consumer_group)
-        again: dict[int, _Pop] = {}
-        if any(pop["redelivered_as"] is not None for pop in pops):
-            topics = retry_topics(consumer_group, subscribed_topic(consumer_group, message.topic))
-            rows = self._rows(consumer_group, topics, [within("commitlog_offset")])
-            again = {row["commitlog_offset"]: row for row in rows}
-        most_attempts = self._facts.pop_groups.most_attempts(consumer_group)
-        return "; ".join(_pop_text(_chain(pop, again), most_attempts) for pop in pops)
-
     def steps(self, message: FoundMessage, consumer_group: str) -> Iterator[Step]:
         """What happened to one copy of a message at each pop that handed it out, and until it ended."""
         outcomes = {
@@ -782,36 +814,6 @@ class PopsOfMessages:
             return []
         rows: list[_Pop] = self._facts.rows(POPS, None, where).to_pylist()
         return sorted(rows, key=lambda row: (row["popped_at"], row["record_offset"]))
-
-
-def _chain(pop: _Pop, again: Mapping[int, _Pop]) -> list[_Pop]:
-    """A pop, and those of its redeliveries. ``again``: the pops of these by physical offset."""
-    chain = [pop]
-    while (following := again.get(chain[-1]["redelivered_as"])) is not None:
-        chain.append(following)
-    return chain
-
-
-def _pop_text(chain: Sequence[_Pop], most_attempts: int) -> str:
-    """What became of a message that was popped, in the order of time."""
-    first = chain[0]
-    parts = [f"popped {time_text(first['popped_at'])} for {first['invisible_time'] / 1000:g} s"]
-    for number, pop in enumerate(chain):
-        if number:
-            parts.append(f"came again {time_text(pop['popped_at'])} on {pop['topic']} (attempt {pop['attempt']})")
-        if pop["renewed_at"] is not None:
-            parts.append(f"asked for more time {time_text(pop['renewed_at'])}")
-        if (pop["attempt"] or 0) > most_attempts:
-            parts.append("given up: popped once too often")
-        elif pop["acknowledged_at"] is not None:
-            parts.append(f"acknowledged {time_text(pop['acknowledged_at'])}")
-        elif pop["redelivered_as"] is not None and number == len(chain) - 1:
-            parts.append("not acknowledged, and stored again, but not popped yet")
-        elif pop["redelivered_as"] is not None:
-            parts.append("not acknowledged")
-        else:
-            parts.append(f"not acknowledged yet, in flight until {time_text(pop['visible_at'])}")
-    return ", ".join(parts)
 
 
 # Says when it is not known which of two subscriptions filtered a message that was stored just after the change.
@@ -964,6 +966,9 @@ class Explainer:
             explanation = self._waiting(message, consumer_group, stored, copies)
         explanation = replace(explanation, start=self._start(explanation.message, consumer_group), message=message)
         explanation = replace(explanation, journey=self._journey(explanation, stored, copies))
+        if story := pop_story(explanation.journey, self._facts.as_of):
+            headline = "; ".join(filter(None, [story, explanation.decision.headline]))
+            explanation = replace(explanation, decision=replace(explanation.decision, headline=headline))
         explanation = self._with_misread_setting(explanation)
         explanation = self._with_clients(explanation)
         if trace := self._trace_of(explanation):
@@ -1026,6 +1031,8 @@ class Explainer:
         back = next((step for step in explanation.journey if step.kind is StepKind.SENT_BACK or step.is_retry), None)
         first = next((step for step in explanation.journey if step.kind is StepKind.FILTERED), None)
         if back is None or first is None or first.is_retry or first.outcome in BY_THE_TABLES:
+            return None
+        if first.attempt is not None:  # it came again because nobody acknowledged it
             return None
         return (
             f"it is in {back.topic} {back.queue_id}/{back.queue_offset}: the group sent it back, so it had received it"
@@ -1198,14 +1205,14 @@ class Explainer:
         """What the record says of a message and a group that pops; None if it says nothing."""
         # A pop brings its own subscription, and uses no bit map.
         carried = [replace(row, sent_with_pull=True) for row in rows]
-        text = self._pops.text(message, group)
+        pops = list(self._pops.steps(message, group))
         if received and in_force_at(rows, received[-1].subscription_from):
             explanation = self._received(message, carried, received)
         elif received:
             explanation = self._without_filters(message, group, Outcome(received[-1].outcome), "")
             explanation = replace(explanation, received=received)
-        elif text:
-            why = f"{text}; popped for nobody: the client was just leaving"
+        elif pops:
+            why = "popped for nobody: the client was just leaving"
             return self._without_filters(message, group, Outcome.NOT_SUBSCRIBED, why)
         else:
             at = self._pops.passed_over_at(message, group)
@@ -1221,8 +1228,9 @@ class Explainer:
             )
             if explanation.outcome in BY_THE_TABLES:
                 return None
-        headline = "; ".join(filter(None, [text, explanation.decision.headline]))
-        return replace(explanation, decision=replace(explanation.decision, headline=headline))
+            headline = f"{text}; {explanation.decision.headline}"
+            explanation = replace(explanation, decision=replace(explanation.decision, headline=headline))
+        return explanation
 
     def _seems_uncertain(self, explanation: Explanation) -> str | None:
         """What is not known, if clients of the group seem to disagree about the message; None if they do not."""

@@ -150,6 +150,29 @@ def test_messages_in_flight_are_those_that_were_not_acknowledged(popped: Path, r
     [
         ("ord-0", "pop_fail_1", "popped 2026-11-26 22:04:53.267 for 10 s, acknowledged 2026-11-26 22:04:55.100; the"),
         ("ord-22", "pop_sql_orders", "passed over by the pop of 2026-11-26"),
+        (
+            "ord-71",
+            "pop_fail_2",
+            "asked for more time 2026-11-26 22:04:55.758, not acknowledged, came again 2026-11-26 22:"
+            "04:58.887 on %RETRY%pop_fail_2_OrderEvents (attempt 2), acknowledged 2026-11-26 22:04:59.058; the tag is",
+        ),
+        (
+            "k-729",
+            "pop_fail_3",
+            "not acknowledged until 2026-11-26 22:09:30.038, and not stored again yet; the expression",
+        ),
+        (
+            "ord-837",
+            "pop_dlq_3",
+            "not acknowledged yet, in flight until 2026-11-26 22:09:46.873; the expression is TRUE",
+        ),
+        (
+            "ord-301",
+            "pop_fail_change_3",
+            "popped 2026-11-26 22:06:37.102 for 10 s, not acknowledged, stored again, not "
+            "popped: the subscription does not match it any more",
+        ),
+        ("ord-341", "pop_leaves_rush", "→ pop_leaves_rush: popped for nobody, delivered again"),
     ],
 )
 def test_explain_says_what_became_of_a_message(popped: Path, run: Run, message: str, group: str, why: str) -> None:
