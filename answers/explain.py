@@ -330,15 +330,20 @@ def _without_unique_key(facts: BrokerFacts, origin: str) -> list[int]:
     return found
 
 
-def is_ended(facts: BrokerFacts, half: FoundMessage) -> bool:
-    """Whether a message in the op topic says that a half message was committed or rolled back."""
+def is_ended(facts: BrokerFacts, half: FoundMessage) -> bool | None:
+    """Whether a message in the op topic says that a half message was committed or rolled back.
+
+    None: it is not known, because the nights kept no bodies of these messages.
+    """
     where = [
         one_of("topic", [HALF_TOPICS[half.topic]]),
         one_of("queue_id", [half.queue_id]),
         within("commitlog_offset", half.commitlog_offset),
     ]
     bodies = facts.rows(COMMITLOG, ["body"], where)["body"].to_pylist()
-    return any(half.queue_offset in ended_offsets(body) for body in bodies if body is not None)
+    if any(half.queue_offset in ended_offsets(body) for body in bodies if body is not None):
+        return True
+    return None if None in bodies else False
 
 
 def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:
@@ -1096,7 +1101,7 @@ class Explainer:
         """What a message in a system topic waits for, and whether it still does."""
         level = f" (level {wait.level})" if wait.level is not None else ""
         what = f"a {wait.kind}{level} for {wait.real_topic}"
-        ended = f"the last night ended at {time_text(self._facts.as_of)}"
+        night_ended = f"the last night ended at {time_text(self._facts.as_of)}"
         if wait.deletes:
             return Outcome.NEVER_STORED, f"{what} that deletes another timer message, and is never delivered"
         if wait.kind is WaitKind.HALF:
@@ -1104,19 +1109,24 @@ class Explainer:
             if after is not None:
                 return Outcome.WAITING, f"{what}: committed, and delayed: it waits in {after.topic}"
             # The broker writes down with a delay that one was ended, and may ask its producer again until then.
-            if any(is_ended(self._facts, half) for half in halves):
+            ended = {is_ended(self._facts, half) for half in halves}
+            if True in ended:
                 return Outcome.NEVER_STORED, f"{what}: rolled back, so it is never delivered"
             if any(each.topic == CHECKED_TOO_OFTEN_TOPIC for each in stored):
                 why = "given up, because no producer ended it, however often the broker asked"
-                return Outcome.NEVER_STORED, f"{what}: {why}"
-            return Outcome.WAITING, f"{what}: neither committed nor rolled back; {ended}"
+                return Outcome.NEVER_STORED, f"{what}: {'rolled back, or ' if None in ended else ''}{why}"
+            if None in ended:
+                op_topic = HALF_TOPICS[message.topic]
+                why = f"not committed; whether it was rolled back is not known without the bodies of {op_topic}"
+                return Outcome.WAITING, f"{what}: {why}; {night_ended}"
+            return Outcome.WAITING, f"{what}: neither committed nor rolled back; {night_ended}"
         if wait.due is None:
             return Outcome.WAITING, f"{what}, whose time is not a number"
         recalls = [each for each in stored if TIMER_DELETES in each.properties and each.store_timestamp < wait.due]
         if wait.kind is WaitKind.TIMER and recalls:
             at = time_text(recalls[0].store_timestamp)
             return Outcome.NEVER_STORED, f"{what}, due {time_text(wait.due)}: recalled {at}, so it is never delivered"
-        overdue = f", overdue: {ended}" if wait.due < self._facts.as_of else ""
+        overdue = f", overdue: {night_ended}" if wait.due < self._facts.as_of else ""
         return Outcome.WAITING, f"{what}, due {time_text(wait.due)}{overdue}"
 
     def _journey(

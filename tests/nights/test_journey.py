@@ -346,6 +346,17 @@ def test_a_real_broker_waits_with_messages(lives: Path, key: str, outcome: str, 
     assert [str(step.kind) for step in found.journey] == kinds
 
 
+def test_without_bodies_it_is_not_known_what_was_rolled_back(run: Run, asked: Asked, tmp_path: Path) -> None:
+    real = {"REAL_TOPIC": "T", "REAL_QID": "1", "TRAN_MSG": "true"}
+    ended = message(2, OP, 0, 0, UNIQ_KEY="", TAGS="d") | {"body": "302c"}
+    asked.night([message(0, HALF, 0, 0, UNIQ_KEY="back", **real), ended], ("cg", "T", "*"))
+    assert "rolled back, so it is never delivered" in asked.answer("--message", "back", "--group", "cg")["reason"]
+    given = ("--store", tmp_path / "log.jsonl", "--subscriptions", tmp_path / "events.jsonl", "--bodies", "none")
+    assert run(nightly, *given, "--warehouse", tmp_path / "without").code == 0
+    out = run(explain, "--warehouse", tmp_path / "without", "--message", "back", "--group", "cg").out
+    assert "whether it was rolled back is not known without the bodies of RMQ_SYS_TRANS_OP_HALF_TOPIC" in out
+
+
 def test_a_message_that_waits_and_that_nobody_subscribes_to(asked: Asked) -> None:
     asked.night([message(0, SCHEDULE, 17, REAL_TOPIC="T", REAL_QID="1", DELAY="18"), LATER], ("cg", "U", "*"))
     said = "a delayed message (level 18) for T, due 2026-11-21 07:05:10.000; no group ever subscribed to the topic"
