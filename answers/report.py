@@ -531,7 +531,7 @@ def not_replayed(facts: BrokerFacts) -> Iterator[str]:
     elif revived:
         yield f"not replayed: consumption by POP, of groups that are not known ({revived[0]} has messages)"
     yield from (f"not replayed: {text}" for text in found.texts(facts.broadcasting))
-    if each := [f"{group} on {topic}" for group, topic in facts.broadcasting]:
+    if each := [f"{group} on {topic}" for group, topic in sorted(facts.broadcasting)]:
         yield f"told once for all clients: what is delivered to groups that broadcast, {listed(each, NAMED)}"
     if not facts.last.has_queue_ids:
         yield (

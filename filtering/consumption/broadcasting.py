@@ -56,31 +56,40 @@ def broadcasting_clients(events: Iterable[SubscriptionEvent]) -> dict[GroupTopic
 
     ``events`` are in order. What counts is the message model of a group's last client.
     """
-    events = list(events)
-    last = {event.group: event for event in events if event.subscriptions and event.client_id is not None}
-    present: dict[tuple[str, str, str], SubscriptionEvent] = {}
-    found: defaultdict[GroupTopic, list[ClientStay]] = defaultdict(list)
+    of_groups: defaultdict[str, list[SubscriptionEvent]] = defaultdict(list)
+    last: dict[str, bool] = {}
+    for event in events:
+        of_groups[event.group].append(event)
+        if event.subscriptions and event.client_id is not None:
+            last[event.group] = event.is_broadcasting
+    found: dict[GroupTopic, list[ClientStay]] = {}
+    for group, is_broadcasting in last.items():
+        for topic, stay in _stays(of_groups[group]) if is_broadcasting else ():
+            found.setdefault((group, topic), []).append(stay)
+    return {key: sorted(stays, key=lambda stay: stay.begin) for key, stays in found.items()}
 
-    def leave(key: tuple[str, str, str], at: int) -> None:
-        since = present.pop(key)
+
+def _stays(events: Iterable[SubscriptionEvent]) -> Iterator[tuple[str, ClientStay]]:
+    """The stays of the clients of one group, each with its topic."""
+    present: dict[tuple[str, str], SubscriptionEvent] = {}
+
+    def ended(client_id: str, topic: str, at: int) -> Iterator[tuple[str, ClientStay]]:
+        since = present.pop((client_id, topic))
         if since.at < at:
-            found[key[0], key[2]].append(ClientStay(key[1], since.at, at, since.consume_from))
+            yield topic, ClientStay(client_id, since.at, at, since.consume_from)
 
     for event in events:
-        if event.group not in last or not last[event.group].is_broadcasting:
-            continue
         topics = {subscription["topic"] for subscription in event.subscriptions}
-        for key in [each for each in present if each[0] == event.group]:
-            is_about = event.client_id in (None, key[1]) and event.topic in (None, key[2])
-            leaves = event.operation is Operation.UNREGISTER
-            if is_about and (leaves or (event.operation is Operation.HEARTBEAT and key[2] not in topics)):
-                leave(key, event.at)
+        ends = event.operation is Operation.UNREGISTER
+        for client_id, topic in list(present):
+            is_about = event.client_id in (None, client_id) and event.topic in (None, topic)
+            if is_about and (ends or (event.operation is Operation.HEARTBEAT and topic not in topics)):
+                yield from ended(client_id, topic, event.at)
         if event.client_id is not None:
             for topic in topics:
-                present.setdefault((event.group, event.client_id, topic), event)
-    for key in list(present):
-        leave(key, FOREVER)
-    return {key: sorted(stays, key=lambda stay: stay.begin) for key, stays in found.items()}
+                present.setdefault((event.client_id, topic), event)
+    for client_id, topic in list(present):
+        yield from ended(client_id, topic, FOREVER)
 
 
 def clients_that_pulled(stays: Iterable[ClientStay], stored_at: int, at: int) -> list[str]:
