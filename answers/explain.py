@@ -1278,10 +1278,10 @@ class Explainer:
             return pulls
         if (stays := self._facts.broadcasting.get((consumer_group, message.topic))) is not None:
             away = clients_away(stays, message.store_timestamp)
-            still = (
-                f"{listed(away, NAMED)} will pull it after a return" if away else "none that was there before is away"
+            then = (
+                f"{listed(away, NAMED)} will pull it after a return" if away else "those that came began at later ones"
             )
-            return NotPulled(f"no client of the group was online when it was stored; {still}", is_pending=bool(away))
+            return NotPulled(f"no client of the group was online when it was stored; {then}", is_pending=bool(away))
         if self._windows.are_lost(message, consumer_group):
             return NotPulled(DELETED)
         is_passed = is_before and message.commitlog_offset >= begin

@@ -353,14 +353,15 @@ def parse_event_lines(text: str) -> SubscriptionEvents:
             event = parse_event(line)
             in_milliseconds(event.at)
             _check_unregister(event)
-            if event.is_broadcasting and event.client_id is None:
+            if event.is_broadcasting and event.client_id is None and event.subscriptions:
                 broadcasting += [(event.group, subscription["topic"]) for subscription in event.subscriptions]
             else:
                 events.append(event)
         except ValueError as error:
             rejected.append(InvalidSubscriptionEvent(number, line[:LONGEST_LINE], str(error)))
+    named = {event.group for event in events if event.is_broadcasting and event.client_id is not None}
     return SubscriptionEvents(
-        tuple(events),
+        tuple(event for event in events if event.client_id or not event.is_broadcasting or event.group in named),
         tuple(rejected),
         broadcasting=tuple(dict.fromkeys(broadcasting)),
         not_watched=tuple(not_watched),

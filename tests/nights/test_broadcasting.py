@@ -101,12 +101,32 @@ def test_what_waits_for_a_client_that_is_away(run: Run, tmp_path: Path) -> None:
     assert told == [(0, 1_000_000), (1, 1_025_000), (2, 1_020_000), (3, 1_030_000)]
 
 
+def test_a_message_from_before_the_first_client(run: Run, lives: Path) -> None:
+    """The first client of a group began at the end of the queue, if it had no offsets of an earlier life."""
+    log = [
+        {"topic": "T", "queue_id": 0, "queue_offset": i, "commitlog_offset": 300 * i, "store_timestamp": at,
+         "properties": {"KEYS": f"k-{i}"}}
+        for i, at in enumerate([990_000, 1_000_000])
+    ]  # fmt: skip
+    folder = lives.parent
+    (folder / "log.jsonl").write_text("\n".join(map(json.dumps, log)))
+    (folder / "events.jsonl").write_text(json.dumps(event(999_000, "c1")))
+    given = ("--store", folder / "log.jsonl", "--subscriptions", folder / "events.jsonl")
+    assert run(nightly, *given, "--warehouse", folder / "new").code == 0
+    out = run(explain, "--warehouse", folder / "new", "--message", "k-0", "--group", "cg").out
+    assert "no client of the group was online when it was stored; those that came began at later ones" in out
+    assert "uncertain   a client that broadcasts keeps its offsets in a file of its own" in out
+
+
 def test_only_groups_whose_clients_are_known_are_replayed(broker: GrowingBroker) -> None:
     of_clients = [event(999_000, "c1"), {**event(999_000, "c2"), "group": "cg_unknown"}]
     of_clients[1].pop("client_id")
+    of_clients += [{"at": 1_000_000, "op": "unregister", "group": name, "message_model": "broadcasting"}
+                   for name in ("cg", "cg_unknown")]  # fmt: skip
     out = broker.night([json.dumps(line) for line in of_clients]).out
     assert "told once for all clients: what is delivered to groups that broadcast, cg on T" in out
     assert (
         "not replayed: broadcasting, where each client gets every message and keeps its own offsets, of cg_unkn" in out
     )
-    assert broker.run(lag, "--warehouse", broker.folder / "w").code == 0
+    of_group = json.loads(broker.run(lag, "--warehouse", broker.folder / "w", "--json").out)
+    assert (of_group["consumer_group"], of_group["pulls"], of_group["would_get"]) == ("cg", "away", 10)
