@@ -96,7 +96,11 @@ PAIRS = pa.schema(
         column("queue_id", pa.int32()),
         column("queue_offset", pa.int64()),
         column("commitlog_offset", pa.int64()),
-        column("outcome", pa.string(), "DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK or DEAD"),
+        column(
+            "outcome",
+            pa.string(),
+            "DELIVERED (if the group broadcasts: to at least one client), DROPPED_BY_CLIENT, DROPPED_BY_HOOK or DEAD",
+        ),
         column("available_at", pa.int64(), "when the group could first pull the message, or popped it"),
         column("subscription_from", pa.int64(), "valid_from of the subscription that filtered it"),
         column("source", pa.string(), "RECORDED: the broker wrote it down; PLANNED: it is inferred"),
