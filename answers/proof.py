@@ -72,7 +72,7 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
     before = max((run for run in runs if run < first_run), default="")
     rows = facts.rows(CONSUMPTIONS, _OF_TRACES, [within("run", before)])
     rows = rows.filter(pc.and_(pc.is_valid(rows["commitlog_offset"]), pc.is_valid(rows["consumer_group"])))
-    known = pa.array(sorted({row.consumer_group for row in facts.history}), pa.string())
+    known = pa.array(facts.groups, pa.string())
     rows = rows.filter(pc.is_in(rows["consumer_group"], value_set=known))
     if not pc.any(pc.greater_equal(rows["run"], first_run)).as_py():
         return None

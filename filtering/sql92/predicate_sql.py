@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from sqlglot import exp
@@ -296,6 +296,8 @@ class PredicateWriter:
 
     def __init__(self, generator: Generator, dialect: str, properties: Properties) -> None:
         self._sql: Callable[[exp.Expr], str] = generator.sql
+        # Lines of a pretty text break where they are too long.
+        self._depends_on_length = bool(generator.pretty)
         self._dialect = dialect
         self._engine = ENGINES[dialect]
         self._properties = properties
@@ -304,6 +306,7 @@ class PredicateWriter:
         self._columns: dict[str, exp.Expr] = {}
         self._numbers: dict[tuple[str, NumberType], exp.Expr] = {}
         self._guards: dict[tuple[str, NumberType, frozenset[Comparison]], list[exp.Expr]] = {}
+        self._shapes: dict[Hashable, _Text] = {}
 
     def write(self, predicate: Predicate) -> str:
         """The text of a predicate about properties."""
@@ -344,27 +347,45 @@ class PredicateWriter:
         kind = And if isinstance(tree, exp.And) else Or if isinstance(tree, exp.Or) else None
         return _Text(self._sql(tree), nullable, kind)
 
+    def shaped(
+        self, shape: Hashable, tree: Callable[[Sequence[str]], exp.Expr], parts: Sequence[str], nullable: bool = False
+    ) -> _Text:
+        """The text of ``tree(parts)``. ``parts`` are texts in it.
+
+        Trees of one ``shape`` differ in nothing else, so that the generator, which is slow, writes only one of them.
+        """
+        if self._depends_on_length:
+            return self.text(tree(parts), nullable)
+        key = shape, len(parts)
+        known = self._shapes.get(key)
+        if known is None:
+            written = self.text(tree(parts), nullable)
+            mark = next(mark for mark in map(chr, range(0xE000, 0xF900)) if mark not in written.sql)
+            marked = self.text(tree([f"{mark}{number}{mark}" for number in range(len(parts))])).sql
+            template = re.sub(f"{mark}([0-9]+){mark}", r"{\1}", marked.replace("{", "{{").replace("}", "}}"))
+            known = self._shapes[key] = written._replace(sql=template)
+        return _Text(known.sql.format(*parts), known.nullable, known.kind)
+
     def two_valued(self, text: _Text) -> _Text:
         """The text that is never NULL."""
         if not text.nullable:
             return text
-        operand = exp.Var(this=text.sql)
-        return _Text(self._written(exp.Coalesce(this=operand, expressions=[exp.false()]), operand))
+        return self.shaped(
+            "two-valued", lambda parts: exp.Coalesce(this=_var(parts[0]), expressions=[exp.false()]), [text.sql]
+        )
 
     def joined(self, kind: type[And | Or], texts: list[_Text]) -> _Text:
         """The conjunction or disjunction of one or more texts."""
         if len(texts) == 1:
             return texts[0]
-        operands = [self._operand(text, kind) for text in texts]
-        tree = _all(operands) if kind is And else _any(operands)
-        return _Text(self._written(tree, *operands), any(text.nullable for text in texts), kind)
 
-    def _written(self, tree: exp.Expr, *operands: exp.Expr) -> str:
-        """The text of a tree over texts. Nodes and their parents are freed late, so they give the texts back."""
-        sql = self._sql(tree)
-        for operand in operands:
-            operand.args.clear()
-        return sql
+        def tree(parts: Sequence[str]) -> exp.Expr:
+            operands = [self._operand(text._replace(sql=part), kind) for text, part in zip(texts, parts, strict=True)]
+            return _all(operands) if kind is And else _any(operands)
+
+        in_brackets = tuple(text.kind not in (None, kind) for text in texts)
+        sql = self.shaped((kind, in_brackets), tree, [text.sql for text in texts]).sql
+        return _Text(sql, any(text.nullable for text in texts), kind)
 
     def _operand(self, text: _Text, kind: type[And | Or]) -> exp.Expr:
         written = exp.Var(this=text.sql)
@@ -396,12 +417,16 @@ class PredicateWriter:
             case Constant():
                 return self.text(exp.Boolean(this=node.value))
             case IsPresent():
-                return self.text(_is_null(self.column(node.name), negate=True))
+                return self.shaped(node, lambda _: _is_null(self.column(node.name), negate=True), ())
             case TextIn():
                 column, texts = self.column(node.name), self._texts(node)
                 if len(texts) == 1:
-                    return self.text(exp.NullSafeEQ(this=column, expression=texts[0]))
-                return self.text(exp.In(this=column, expressions=texts), True)
+                    return self.shaped(
+                        (TextIn, node.name), lambda parts: exp.NullSafeEQ(this=column, expression=_var(parts[0])), texts
+                    )
+                return self.shaped(
+                    (TextIn, node.name), lambda parts: exp.In(this=column, expressions=[*map(_var, parts)]), texts, True
+                )
             case TextContains():
                 part = self._engine.text(node.text, node)
                 return self.text(self._engine.contains(self.column(node.name), part), True)
@@ -415,7 +440,7 @@ class PredicateWriter:
                 return self.text(exp.NullSafeEQ(this=lower, expression=exp.Literal.string("true")))
             case IsNumber():
                 is_number = _is_null(self.number(node.name, node.type), negate=True)
-                return self.text(_all([is_number, *self.guards(node.name, node.type)]))
+                return self.shaped(node, lambda _: _all([is_number, *self.guards(node.name, node.type)]), ())
             case NumberIs():
                 return self.in_range([node])
             case TextsEqual():
@@ -429,39 +454,57 @@ class PredicateWriter:
         """All comparisons of one property as one type; NULL or false if one of them is not true."""
         name, type_ = leaves[0].name, leaves[0].type
         value = self.number(name, type_)
-        bounds = {leaf.comparison: self._engine.number_literal(type_, leaf.value) for leaf in leaves}
-        low, high = bounds.get(Comparison.GREATER_OR_EQUAL), bounds.get(Comparison.LESS_OR_EQUAL)
-        if low and high and len(bounds) == 2:
-            terms: list[exp.Expr] = [exp.Between(this=value, low=low, high=high)]
-        else:
-            terms = [self._engine.compare(type_, value, comparison, bound) for comparison, bound in bounds.items()]
-        return self.text(_all([*terms, *self.guards(name, type_, bounds)]), True)
+        bounds = {leaf.comparison: leaf for leaf in leaves}
+
+        def tree(parts: Sequence[str]) -> exp.Expr:
+            literals = dict(zip(bounds, map(_number_image, parts), strict=True))
+            low, high = literals.get(Comparison.GREATER_OR_EQUAL), literals.get(Comparison.LESS_OR_EQUAL)
+            if low and high and len(literals) == 2:
+                terms: list[exp.Expr] = [exp.Between(this=value, low=low, high=high)]
+            else:
+                terms = [self._engine.compare(type_, value, each, literal) for each, literal in literals.items()]
+            return _all([*terms, *self.guards(name, type_, bounds)])
+
+        return self.shaped((name, type_, *bounds), tree, self._literals(bounds.values()), True)
 
     def one_of(self, leaves: list[NumberIs]) -> _Text:
         """Any of several equalities of one property as one type; NULL or false if none of them is true."""
         name, type_ = leaves[0].name, leaves[0].type
-        listed = exp.In(this=self.number(name, type_), expressions=self._literals(leaves))
-        return self.text(_all([listed, *self.guards(name, type_, [Comparison.EQUAL])]), True)
+
+        def tree(parts: Sequence[str]) -> exp.Expr:
+            listed = exp.In(this=self.number(name, type_), expressions=[*map(_number_image, parts)])
+            return _all([listed, *self.guards(name, type_, [Comparison.EQUAL])])
+
+        return self.shaped((Or, name, type_), tree, self._literals(leaves), True)
 
     def none_of(self, leaves: list[NumberIs]) -> _Text:
         """The property is a number of the type and equals none of the values; otherwise NULL or false."""
         name, type_ = leaves[0].name, leaves[0].type
-        value, values = self.number(name, type_), self._literals(leaves)
-        others: exp.Expr = (
-            exp.NEQ(this=value, expression=values[0])
-            if len(values) == 1
-            else exp.Not(this=exp.In(this=value, expressions=values))
-        )
-        return self.text(_all([others, *self.guards(name, type_)]), True)
+        value = self.number(name, type_)
+
+        def tree(parts: Sequence[str]) -> exp.Expr:
+            values = [*map(_number_image, parts)]
+            others: exp.Expr = (
+                exp.NEQ(this=value, expression=values[0])
+                if len(values) == 1
+                else exp.Not(this=exp.In(this=value, expressions=values))
+            )
+            return _all([others, *self.guards(name, type_)])
+
+        return self.shaped((Not, name, type_), tree, self._literals(leaves), True)
 
     def negated(self, leaf: Predicate) -> _Text:
         """The negated leaf of a property that is present; NULL if the property is missing."""
         match leaf:
             case TextIn():
                 column, texts = self.column(leaf.name), self._texts(leaf)
-                if len(texts) == 1:
-                    return self.text(exp.NEQ(this=column, expression=texts[0]), True)
-                return self.text(exp.Not(this=exp.In(this=column, expressions=texts)), True)
+
+                def tree(parts: Sequence[str]) -> exp.Expr:
+                    if len(parts) == 1:
+                        return exp.NEQ(this=column, expression=_var(parts[0]))
+                    return exp.Not(this=exp.In(this=column, expressions=[*map(_var, parts)]))
+
+                return self.shaped((Not, TextIn, leaf.name), tree, texts, True)
             case IsTrueText():
                 lower = exp.Lower(this=self.column(leaf.name))
                 return self.text(exp.NEQ(this=lower, expression=exp.Literal.string("true")), True)
@@ -470,17 +513,16 @@ class PredicateWriter:
 
     def opposite(self, text: _Text) -> _Text:
         """The negation of a text."""
-        operand = exp.Paren(this=exp.Var(this=self.two_valued(text).sql))
-        return _Text(self._written(exp.Not(this=operand), operand))
+        return self.shaped(Not, lambda parts: exp.Not(this=exp.Paren(this=_var(parts[0]))), [self.two_valued(text).sql])
 
     def missing(self, leaf: IsPresent) -> _Text:
-        return self.text(_is_null(self.column(leaf.name)))
+        return self.shaped((Not, leaf), lambda _: _is_null(self.column(leaf.name)), ())
 
-    def _texts(self, leaf: TextIn) -> list[exp.Expr]:
-        return [self._engine.text(text, leaf) for text in sorted(leaf.texts)]
+    def _texts(self, leaf: TextIn) -> list[str]:
+        return [self._sql(self._engine.text(text, leaf)) for text in sorted(leaf.texts)]
 
-    def _literals(self, leaves: list[NumberIs]) -> list[exp.Expr]:
-        return [self._engine.number_literal(leaf.type, leaf.value) for leaf in leaves]
+    def _literals(self, leaves: Iterable[NumberIs]) -> list[str]:
+        return [self._sql(self._engine.number_literal(leaf.type, leaf.value)) for leaf in leaves]
 
     def _doubles_compare(self, node: DoublesCompare) -> exp.Expr:
         """To engines, -0.0 = 0.0; in Java, -0.0 < 0.0."""
@@ -637,6 +679,10 @@ def _presence(leaf: Predicate) -> Predicate | None:
             return IsNumber(leaf.name, leaf.type)
         case _:
             return None
+
+
+def _var(text: str) -> exp.Expr:
+    return exp.Var(this=text)
 
 
 def _number_image(image: str) -> exp.Expr:
