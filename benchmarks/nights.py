@@ -1,12 +1,14 @@
 """What a night costs after many messages, and what many small nights leave behind.
 
-    python -m benchmarks.nights [--messages 1000000 …] [--groups 1000] [--part 10000] [--nights 30] [--rounds 3]
-                                [--folder DIR] [--output DIR]
+    python -m benchmarks.nights [--messages 1000000 …] [--groups 1000] [--part 10000] [--nights 30]
+                                [--many-groups 10000] [--rounds 3] [--folder DIR] [--output DIR]
 
 - after: a night of ``part`` new messages after a first night of ``messages``, and the night of those alone, each the
   median of rounds in one warm process;
 - small: ``nights`` nights of 2,000 messages each, one after another in one process: seconds, files of all tables, and
-  memory at its beginning and at its end.
+  memory at its beginning and at its end;
+- groups: what many groups cost, with few messages: a night in which all are new, one with new messages for the same
+  groups, and one of nothing new, each the median of rounds in one warm process.
 
 Writes nights.json.
 """
@@ -79,6 +81,27 @@ def small_nights(folder: Path, nights: int) -> dict[str, Any]:
     }
 
 
+def nights_of_groups(folder: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """By night: the seconds and CPU seconds of new groups, of the same groups, and of nothing new."""
+    store = StoreWriter(folder / "grown")
+    store.append(SMALL_NIGHT)
+    shutil.copytree(folder / "grown", folder / "begun")
+    store.append(SMALL_NIGHT)
+    stores = {"new groups": "begun", "same groups": "grown", "nothing new": "grown"}
+    taken: dict[str, list[dict[str, float]]] = {name: [] for name in stores}
+    with NightProcess() as process:
+        for turn in range(rounds + 1):
+            for name, of in stores.items():
+                night = process.night(night_options(folder, folder / of, folder / "groups"))
+                if turn:
+                    taken[name].append(night)
+            shutil.rmtree(folder / "groups")
+    return {
+        name: {unit: round(median(night[unit] for night in nights), 2) for unit in ("seconds", "cpu")}
+        for name, nights in taken.items()
+    }
+
+
 def files(folder: Path) -> int:
     """Data files that readers of all tables open."""
     warehouse = Warehouse.at(str(folder))
@@ -91,6 +114,7 @@ def main() -> None:
     command_line.add_argument("--groups", type=int, default=1_000)
     command_line.add_argument("--part", type=int, help="new messages; default: a hundredth of the first of --messages")
     command_line.add_argument("--nights", type=int, default=30)
+    command_line.add_argument("--many-groups", type=int, default=10_000)
     command_line.add_argument(
         "--folder", type=Path, help="where logs and tables go for a while; default: a temporary folder"
     )
@@ -109,6 +133,10 @@ def main() -> None:
         numbers["small"] = small_nights(Path(name), options.nights)
     small = numbers["small"]
     print(f"{options.nights} nights of {SMALL_NIGHT:,}: the first {ENDS} {small['first']}, the last {small['last']}")
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        write_night_files(Path(name), options.many_groups, with_bit_map=True)
+        numbers["many_groups"] = {"groups": options.many_groups, **nights_of_groups(Path(name), options.rounds)}
+    print(f"{options.many_groups:,} groups and {SMALL_NIGHT:,} messages: {numbers['many_groups']}")
     write(options.output, "nights", numbers)
 
 

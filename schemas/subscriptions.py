@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
-from filtering.sql92 import CompiledExpression
+from filtering.rocketmq_version import RocketMQVersion
+from filtering.sql92 import CompiledExpression, Expressions, StoredExpression, SuspiciousPart
+from filtering.sql92.compiled import is_read_alike
 from filtering.subscriptions.events import SubscriptionEvent, event_line, parse_event
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.delta.table import Table, column
-from schemas.delta.table_rows import sorted_by
+from schemas.delta.table_rows import sorted_by, tuples
 from schemas.delta.warehouse import Warehouse
+from schemas.run_ledger import PREDICATES, LedgerEntry
+from schemas.version import VERSION
 
 SUBSCRIPTIONS = Table(
     "subscriptions",
@@ -43,6 +49,7 @@ SUBSCRIPTIONS = Table(
         column("bit_num", pa.int32(), "bits of the filter bit map"),
         column("predicate", pa.string(), "Spark SQL over a column properties, true if the broker delivers"),
         column("compile_error", pa.string(), "why the broker refuses the expression"),
+        column("findings", pa.string(), "what lint says of the SQL92 expression alone, as a JSON list"),
     ],
     dictionary_encoded=("topic", "expression_type"),
 )
@@ -63,18 +70,52 @@ SUBSCRIPTION_EVENTS = Table(
 )
 
 
-def subscription_rows(history: Iterable[SubscriptionRow], stored: Mapping[str, str] | None = None) -> pa.RecordBatch:
-    """States of subscriptions as rows of the table. ``stored``: predicates that need not be written, by expression."""
-    names = [name for name in SUBSCRIPTIONS.file_schema.names if name != "predicate"]
-    known = stored or {}
-    predicates: dict[CompiledExpression | None, str | None] = {None: None}
+OF_EXPRESSION = ("predicate", "findings")
+"""The columns that depend on the compiled expression only. It takes long to make them."""
+
+
+def subscription_rows(history: Iterable[SubscriptionRow]) -> pa.RecordBatch:
+    """States of subscriptions as rows of the table."""
+    names = [name for name in SUBSCRIPTIONS.file_schema.names if name not in OF_EXPRESSION]
+    of_expressions: dict[CompiledExpression | None, dict[str, str]] = {None: {}}
     rows = []
     for row in history:
         compiled = row.compiled.expression
-        if compiled is not None and compiled not in predicates:
-            predicates[compiled] = known.get(compiled.expression) or compiled.spark_predicate()
-        rows.append({name: getattr(row, name) for name in names} | {"predicate": predicates[compiled]})
+        if compiled is not None and compiled not in of_expressions:
+            of_expressions[compiled] = {
+                "predicate": compiled.spark_predicate(), "findings": _findings_text(compiled.findings)
+            }  # fmt: skip
+        rows.append({name: getattr(row, name) for name in names} | of_expressions[compiled])
     return SUBSCRIPTIONS.rows_batch(rows)
+
+
+_NO_FINDINGS = "[]"
+
+
+def _findings_text(findings: Iterable[SuspiciousPart]) -> str:
+    return json.dumps([part._asdict() for part in findings], ensure_ascii=False)
+
+
+def _findings(text: str) -> Sequence[SuspiciousPart]:
+    return () if text == _NO_FINDINGS else tuple(SuspiciousPart(**part) for part in json.loads(text))
+
+
+def keep_compiled(warehouse: Warehouse, entries: Sequence[LedgerEntry], expressions: Expressions) -> None:
+    """Gives ``expressions`` what the stored subscriptions of a broker compiled to. ``entries``: its runs, in order.
+
+    It is what this version of mqsieve would make again. It also depends on the version of the broker, which rows do not
+    have: if there were several, only texts count that all versions read alike.
+    """
+    if not entries or entries[-1].inputs.get(PREDICATES) != VERSION:
+        return
+    files = warehouse.files(SUBSCRIPTIONS, entries[-1].broker_name)
+    rows = warehouse.rows(SUBSCRIPTIONS, ["expression", *OF_EXPRESSION], files=files)
+    is_one_version = len({entry.broker.rocketmq_version for entry in entries}) == 1
+    version: RocketMQVersion = entries[-1].broker.version
+    for expression, predicate, findings in tuples(rows, "expression", *OF_EXPRESSION):
+        text = expression or ""
+        if predicate is not None and findings is not None and (is_one_version or is_read_alike(text)):
+            expressions.keep(text, version, StoredExpression(predicate, _findings(findings)))
 
 
 def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:
@@ -82,7 +123,13 @@ def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEve
     files = warehouse.files(SUBSCRIPTION_EVENTS, broker_name)
     rows = warehouse.rows(SUBSCRIPTION_EVENTS, ["number", "event"], files=files)
     lines = sorted_by(rows, "number")["event"].to_pylist()
-    return tuple(parse_event(line, len(line)) for line in lines)
+    return tuple(map(_stored_event, lines))
+
+
+@lru_cache(maxsize=1 << 16)
+def _stored_event(line: str) -> SubscriptionEvent:
+    """A night and its summary read the same lines."""
+    return parse_event(line, len(line))
 
 
 def event_rows(events: Iterable[SubscriptionEvent], first_number: int, run: str) -> pa.RecordBatch:

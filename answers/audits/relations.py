@@ -72,7 +72,7 @@ from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import RUN_LEDGER, earlier_configs, filtered_to
 from schemas.spark_tasks import Session
-from schemas.subscriptions import SUBSCRIPTIONS
+from schemas.subscriptions import OF_EXPRESSION, SUBSCRIPTIONS
 from schemas.tables import APPENDED_TABLES, TABLES, TRIMMED_TABLES
 
 # Pull windows.
@@ -515,7 +515,7 @@ SUBSCRIPTION_CHECKS = pa.schema(
     ]
 )
 _KEY = ("consumer_group", "topic", "valid_from")
-_COMPARED = [name for name in SUBSCRIPTIONS.file_schema.names if name not in (*_KEY, "predicate", "compile_error")]
+_COMPARED = [name for name in SUBSCRIPTIONS.file_schema.names if name not in (*_KEY, *OF_EXPRESSION, "compile_error")]
 """Without texts that another version of mqsieve writes differently."""
 _REGISTERING = ("nightly", "register")
 """The jobs that write subscriptions."""

@@ -1,6 +1,6 @@
 """SQL92 message filters, exactly as a RocketMQ broker evaluates them. The specification is docs/FILTERS.md."""
 
-from filtering.sql92.compiled import CompiledExpression, Expressions, compile
+from filtering.sql92.compiled import CompiledExpression, Expressions, StoredExpression, compile
 from filtering.sql92.errors import EvaluationError, InvalidExpression, on_one_line
 from filtering.sql92.linter import SuspiciousPart
 
@@ -9,6 +9,7 @@ __all__ = [
     "EvaluationError",
     "Expressions",
     "InvalidExpression",
+    "StoredExpression",
     "SuspiciousPart",
     "compile",
     "on_one_line",

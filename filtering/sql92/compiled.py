@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from filtering.predicate import Predicate
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, version_of
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import SuspiciousPart, lint
 from filtering.sql92.lowering import EvaluationOutcome, Lowering
+from filtering.sql92.nodes import Node
 from filtering.sql92.normal_form import Form, NormalForm
-from filtering.sql92.parser import parse
+from filtering.sql92.parser import SyntaxTree, parse
 from filtering.sql92.reference import evaluate
 from filtering.sql92.tokens import TEXT_SEARCHES
 from filtering.type_checks import check_type
@@ -24,20 +25,47 @@ if TYPE_CHECKING:
 _NEW_WORDS = re.compile("|".join(TEXT_SEARCHES), re.IGNORECASE)
 
 
+class StoredExpression(NamedTuple):
+    """What is kept of an expression that was compiled before: it need not be parsed until its predicate is needed."""
+
+    spark_predicate: str
+    findings: Sequence[SuspiciousPart]
+
+
 class CompiledExpression:
     """An SQL92 expression that the broker accepts.
 
     ``predicate`` is true exactly if the broker's outcome is TRUE: then the broker delivers the message.
     ``error_predicate`` is true exactly if the broker's evaluation fails; it is not in normal form. Expressions that
     share a ``form`` compile faster. ``version``: that of the broker, or of another one to which the text means the
-    same.
+    same. ``stored``: what the same expression compiled to before.
     """
 
-    def __init__(self, expression: str, form: NormalForm | None = None, version: RocketMQVersion = NEWEST) -> None:
+    def __init__(
+        self,
+        expression: str,
+        form: NormalForm | None = None,
+        version: RocketMQVersion = NEWEST,
+        stored: StoredExpression | None = None,
+    ) -> None:
         self.expression = expression
         self.version = version
-        self.syntax_tree, self._ignored = parse(expression, version)
-        self._lowering = Lowering(self.syntax_tree, form or NormalForm())
+        self._form = form or NormalForm()
+        self._stored = stored
+        if stored is None:
+            self._parsed = parse(expression, version)
+
+    @cached_property
+    def _parsed(self) -> SyntaxTree:
+        return parse(self.expression, self.version)
+
+    @property
+    def syntax_tree(self) -> Node:
+        return self._parsed.root
+
+    @cached_property
+    def _lowering(self) -> Lowering:
+        return Lowering(self.syntax_tree, self._form)
 
     @cached_property
     def predicate(self) -> Predicate:
@@ -48,15 +76,19 @@ class CompiledExpression:
         return Lowering(self.syntax_tree, Form()).predicate(EvaluationOutcome.ERROR)
 
     @cached_property
-    def findings(self) -> list[SuspiciousPart]:
+    def findings(self) -> Sequence[SuspiciousPart]:
         """Parts that the broker accepts but that cannot mean what was written, ordered by position."""
-        return lint(self.expression, self.syntax_tree, self._ignored, self._lowering.predicate, self.version)
+        if self._stored is not None:
+            return self._stored.findings
+        return lint(self.expression, *self._parsed, self._lowering.predicate, self.version)
 
     def spark_predicate(self, properties: Properties = "properties") -> str:
         """Spark SQL text that is true for messages that the broker delivers, false for all others, never NULL.
 
         :meth:`sql` with Spark as the dialect.
         """
+        if self._stored is not None and properties == "properties":
+            return self._stored.spark_predicate
         return self.sql("spark", properties)
 
     def sql(self, dialect: str, properties: Properties = "properties") -> str:
@@ -106,19 +138,28 @@ class Expressions:
 
     def __init__(self) -> None:
         self._compiled: dict[tuple[str, bool], CompiledExpression | InvalidExpression] = {}
+        self._stored: dict[tuple[str, bool], StoredExpression] = {}
         self._form = NormalForm()
 
     def compile(self, expression: str, version: RocketMQVersion = NEWEST) -> CompiledExpression | InvalidExpression:
         """The compiled expression, or the error if a broker of this version refuses it."""
-        key = expression, version.has_text_searches or is_read_alike(expression)
+        key = _key(expression, version)
         known = self._compiled.get(key)
         if known is None:
             try:
-                known = CompiledExpression(expression, self._form, version)
+                known = CompiledExpression(expression, self._form, version, self._stored.get(key))
             except InvalidExpression as error:
                 known = error
             self._compiled[key] = known
         return known
+
+    def keep(self, expression: str, version: RocketMQVersion, stored: StoredExpression) -> None:
+        """Compiles a text no more that a broker of this version accepts, until its predicate is needed."""
+        self._stored[_key(expression, version)] = stored
+
+
+def _key(expression: str, version: RocketMQVersion) -> tuple[str, bool]:
+    return expression, version.has_text_searches or is_read_alike(expression)
 
 
 def compile(expression: str, version: RocketMQVersion | str | None = None) -> CompiledExpression:

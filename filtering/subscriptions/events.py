@@ -387,16 +387,19 @@ def _broadcasts(row: Mapping[str, Any]) -> bool:
     return bool(model == "broadcasting")
 
 
+_OPERATIONS = {operation.value: operation for operation in Operation}
+
+
 def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
     """One event. Raises ValueError with the reason if the line is not an event, or has more characters."""
     row = parse_json(line, longest)
     check_encoding(line)
     if not isinstance(row, dict):
         raise ValueError("an event must be a JSON object")
-    operations = [operation.value for operation in Operation]
-    if row.get("op") not in operations:
-        raise ValueError(f"op must be one of {', '.join(operations)}, not {row.get('op')!r}")
-    operation = Operation(row["op"])
+    name = row.get("op")
+    operation = _OPERATIONS.get(name) if isinstance(name, str) else None
+    if operation is None:
+        raise ValueError(f"op must be one of {', '.join(_OPERATIONS)}, not {name!r}")
     _check_fields(row, _FIELDS)
     at = whole_number(row, "at")
     if at is None:

@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import (
     NO_QUEUES,
     REMOVED,
@@ -35,7 +34,6 @@ from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.topic_filters import count_uncertain
 from filtering.pops.record import subscribed_topic
-from filtering.sql92.compiled import is_read_alike
 from filtering.subscriptions.events import InvalidSubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes
@@ -50,9 +48,7 @@ from schemas.delivery_stats import COUNTS, DELIVERY_STATS
 from schemas.delta.table_rows import Key, one_of, tuples
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import PREDICATES
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, subscription_rows
-from schemas.version import VERSION
 
 # Offsets of groups: current_offsets, and consumer_offsets, their history.
 
@@ -483,7 +479,6 @@ def _valid(text: str) -> str:
 def write_subscriptions(
     events: NightEvents,
     history: Sequence[SubscriptionRow],
-    broker: BrokerConfig,
     state: BrokerState,
     inputs: NightInputs,
     changes: Changes,
@@ -499,26 +494,10 @@ def write_subscriptions(
     stored = state.events
     if events.events == stored and not rewrite:
         return False
-    changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history, _stored_predicates(broker, state, changes))])
+    changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
     if events.events[: len(stored)] != stored:
         changes.replace_rows(SUBSCRIPTION_EVENTS, [event_rows(events.events, 0, changes.run)])
     elif len(events.events) > len(stored):
         new = events.events[len(stored) :]
         changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(new, len(stored), changes.run)])
     return True
-
-
-def _stored_predicates(broker: BrokerConfig, state: BrokerState, changes: Changes) -> dict[str, str]:
-    """By expression, the stored predicates that this version of mqsieve would write alike.
-
-    A predicate also depends on the version of the broker, which rows do not have: it matters if it was another one.
-    """
-    if state.last is None or state.last.inputs.get(PREDICATES) != VERSION:
-        return {}
-    is_one_version = {entry.broker.rocketmq_version for entry in state.entries} == {broker.rocketmq_version}
-    rows = changes.rows(SUBSCRIPTIONS, ["expression", "predicate"])
-    return {
-        expression or "": predicate
-        for expression, predicate in tuples(rows, "expression", "predicate")
-        if predicate is not None and (is_one_version or is_read_alike(expression or ""))
-    }

@@ -88,6 +88,7 @@ from schemas.run_ledger import (
     repeated_config,
 )
 from schemas.spark_tasks import Session
+from schemas.subscriptions import keep_compiled
 from schemas.tables import APPENDED_TABLES
 from schemas.version import VERSION
 
@@ -376,6 +377,7 @@ class Run:
         begun = time.monotonic()
         self._in_spark = False
         state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
+        keep_compiled(self.warehouse, state.entries, self.expressions)
         plan = None
         if inputs.snapshot is not None:
             if not state.has_queue_ids and not options.new_epoch:
@@ -427,7 +429,7 @@ class Run:
         if Step.REGISTER in options.steps:
             has_new_config = continued.last is None or continued.last.broker != broker.config
             rewrite = has_new_config or redo_from is not None
-            if write_subscriptions(events, history, broker.config, continued, inputs, changes, rewrite):
+            if write_subscriptions(events, history, continued, inputs, changes, rewrite):
                 fingerprints[PREDICATES] = VERSION
         had_hooks = bool(continued.nights and continued.nights[-1].hooks)
         remarks = [

@@ -34,6 +34,21 @@ def test_a_file_may_hold_only_what_is_new(broker: GrowingBroker) -> None:
     assert "There was nothing new" in broker.night([sql(after(10), "cg", HIGH)]).out
 
 
+def test_what_lint_says_of_an_expression_is_kept_for_the_next_nights(broker: GrowingBroker) -> None:
+    events = [sql(BEFORE, "cg", "price > 5")]
+    note = "lint: subscriptions that look wrong whatever the messages are: 1"
+    assert note in broker.night(events).out
+    assert note in broker.night(events).out
+    broker.grow()
+    events.append(sql(after(10), "new", LOW))
+    assert note in broker.night(events).out
+    stored = {
+        row["consumer_group"]: json.loads(row["findings"]) for row in rows_of(broker.folder / "w", "subscriptions")
+    }
+    assert [finding["code"] for finding in stored["cg"]] == ["integer-literal"]
+    assert stored["new"] == []
+
+
 def test_a_client_with_a_fast_clock_and_events_without_versions(broker: GrowingBroker) -> None:
     """A file that grows and a file of new events are numbered the same."""
     first, second = sql(BEFORE, "cg", LOW, sub_version=after(1_000)), sql(after(10), "cg", HIGH)
