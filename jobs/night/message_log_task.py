@@ -280,9 +280,10 @@ def _numbered_after(
     """What nights have read, with this one."""
     ends = {file: (known.size, known.next_line) for file, known in read_before.items() if known is not None}
     end = before.end
-    for task, result in zip(tasks, results, strict=True):
+    last = {task.part.file: (task, result) for task, result in zip(tasks, results, strict=True)}
+    for file, (task, result) in last.items():
         end = task.end + task.part.count
-        ends[task.part.file] = task.part.end(is_last_whole=bool(np.any(result.offsets == end - 1)))
+        ends[file] = task.part.end(is_last_whole=bool(np.any(result.offsets == end - 1)))
     read = {known.name: known for known in before.files}
     for file, (size, next_line) in ends.items():
         read[file.name] = ReadFile(file.name, size, digest_of(file, size), next_line)

@@ -11,7 +11,7 @@ import binascii
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,8 @@ _INTEGERS = tuple(name for name, kind in KNOWN.items() if kind in ENDS)
 _TEXTS = tuple(name for name, kind in KNOWN.items() if kind in ("string", "binary"))
 _FIELDS = (*_INTEGERS, *_TEXTS, "properties")
 _FEW_VALUES = ("topic", "tags", "keys", "msg_id", "born_host", "store_host")
+_BLOCK = 1 << 18
+"""Bytes that a processor's cache holds."""
 _MARGIN = 16
 """Zero bytes after the lines, which the loops may read."""
 _REGULAR, _OTHER, _REGULAR_NOT_ASCII = 0, 1, 2
@@ -93,6 +95,12 @@ def read_lines(
     return read_content(content.removeprefix(BOM_UTF8) if first == 1 else content, first, form)
 
 
+def line_ends(content: bytes) -> int:
+    """The number of line ends: ``bytes.count`` takes three times as long."""
+    data = np.frombuffer(content, np.uint8)
+    return sum(int(np.count_nonzero(data[at : at + _BLOCK] == _NEW_LINE)) for at in range(0, len(data), _BLOCK))
+
+
 def read_content(content: bytes, first: int, form: LogForm) -> tuple[list[MessageBatch], list[RejectedRow]]:
     """The messages in some lines, and the lines that are none. ``first`` is the number of the first line."""
     read = read_by_decoder if len(content) <= SMALL else read_by_loops
@@ -103,25 +111,26 @@ def read_by_loops(content: bytes, first: int, form: LogForm) -> tuple[list[Messa
     """Like :func:`read_by_decoder`, and much faster for many lines."""
     lines = _Lines(content, first)
     regular, others = lines.regular(form)
-    slow, rejected = _decode(others, lines.line, form)
+    slow, rejected = _decode(lines.of_rows(others), lines.line, form)
     return [batch for batch in (regular, slow) if len(batch.lines)], rejected
 
 
 def read_by_decoder(content: bytes, first: int, form: LogForm) -> tuple[list[MessageBatch], list[RejectedRow]]:
     """What the lines say, by Python's own decoder. Blank lines are left out."""
     lines = {number: line for number, line in enumerate(content.split(b"\n"), first) if line.strip(_BLANK)}
-    batch, rejected = _decode(list(lines), lambda number: lines[number].removesuffix(b"\r"), form)
+    lines = {number: line.removesuffix(b"\r") for number, line in lines.items()}
+    batch, rejected = _decode(lines.items(), lines.__getitem__, form)
     return [batch] if len(batch.lines) else [], rejected
 
 
 def _decode(
-    numbers: Sequence[int], line: Callable[[int], bytes], form: LogForm
+    lines: Iterable[tuple[int, bytes]], line: Callable[[int], bytes], form: LogForm
 ) -> tuple[MessageBatch, list[RejectedRow]]:
+    """The messages in ``lines``, which are numbered, and the lines that are none. ``line`` finds one by its number."""
     taken: list[int] = []
     messages: list[dict[str, Any]] = []
     rejected: list[RejectedRow] = []
-    for number in numbers:
-        content = line(number)
+    for number, content in lines:
         try:
             messages.append(checked(_decoded(content, form), form))
         except NotAMessage as reason:
@@ -137,7 +146,7 @@ class _Lines:
     def __init__(self, content: bytes, first: int) -> None:
         self._data = np.frombuffer(content + bytes(_MARGIN), np.uint8)
         self._end = len(content)
-        most = content.count(b"\n") + 1
+        most = line_ends(content) + 1
         self._texts = np.empty(len(content) + 2 * _MARGIN, np.uint8)
         self._numbers = np.zeros((len(_INTEGERS), most), np.int64)
         self._given = np.zeros((len(_FIELDS), most), np.bool_)
@@ -146,18 +155,22 @@ class _Lines:
         self._lines = np.zeros((3, most), np.int64)
         self._states = np.zeros(most, np.uint8)
         self._rows = _scan(
-            self._data, self._end, first, _NAMES, _FIELD_OF_NAME, _FIRST_OF_LENGTH, _LIMITS, self._numbers, self._given,
-            self._starts, self._lengths, self._texts, self._lines, self._states,
+            self._data, self._end, first, self._numbers, self._given, self._starts, self._lengths, self._texts,
+            self._lines, self._states,
         )  # fmt: skip
 
     def line(self, number: int) -> bytes:
         """A line by its number, without its end."""
-        row = int(np.searchsorted(self._lines[0, : self._rows], number))
-        text = self._data[self._lines[1, row] : self._lines[2, row]].tobytes()
-        return text.removesuffix(b"\n").removesuffix(b"\r")
+        row = np.searchsorted(self._lines[0, : self._rows], number)
+        return next(self.of_rows(np.array([row])))[1]
 
-    def regular(self, form: LogForm) -> tuple[MessageBatch, list[int]]:
-        """The messages that the loops read, and the numbers of the other lines."""
+    def of_rows(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
+        """The numbers of some lines, and the lines without their ends."""
+        for number, start, stop in self._lines[:, rows].T.tolist():
+            yield number, self._data[start:stop].tobytes().removesuffix(b"\r")
+
+    def regular(self, form: LogForm) -> tuple[MessageBatch, NDArray[np.int64]]:
+        """The messages that the loops read, and the rows of the other lines."""
         rows = self._rows
         states, numbers = self._states[:rows], self._lines[0, :rows]
         given = dict(zip(_FIELDS, self._given[:, :rows], strict=True))
@@ -193,7 +206,7 @@ class _Lines:
             columns["message_body"] = pc.coalesce(texts, known)
         starts, lengths = self._wide_spans(len(_TEXTS), chosen)
         batch = MessageBatch(numbers[chosen], columns, self._texts, starts, lengths, self.line)
-        return batch, numbers[~good].tolist()
+        return batch, np.flatnonzero(~good)
 
     def _few_values(self, field: int, rows: NDArray[np.int64], given: NDArray[np.bool_]) -> pa.Array:
         starts, lengths = self._spans(field, rows)
@@ -381,13 +394,16 @@ _SIXTY_FOUR = np.full(256, -1, np.int64)
 for _index, _letter in enumerate(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"):
     _SIXTY_FOUR[_letter] = _index
 _VALUE, _NAME, _AFTER = 0, 1, 2
+_NULL, _WHOLE, _OTHER_LITERAL = 0, 1, 2
+_PROPERTIES = _INTEGER_COUNT + _TEXT_COUNT
+_ONE = np.uint64(1)
 _DEEPEST = 60
 
 
 @compiled
 def _scan(
-    data: Bytes, end: Int, first: Int, names: Array, field_of_name: Array, first_of_length: Array, limits: Array,
-    numbers: Array, given: Array, starts: Array, lengths: Array, texts: Bytes, lines: Array, states: Array,
+    data: Bytes, end: Int, first: Int, numbers: Array, given: Array, starts: Array, lengths: Array, texts: Bytes,
+    lines: Array, states: Array,
 ) -> Int:  # fmt: skip
     """Reads all lines of ``data``, of which those that are not blank get a column each. Returns their number.
 
@@ -403,10 +419,7 @@ def _scan(
         while at < end and (data[at] == 32 or (data[at] != _NEW_LINE and 9 <= data[at] <= 13)):
             at += 1
         if at < end and data[at] != _NEW_LINE:
-            stop, after, high = _message(
-                data, begin, row, out, names, field_of_name, first_of_length, limits, numbers, given, starts, lengths,
-                texts,
-            )  # fmt: skip
+            stop, after, high = _message(data, begin, row, out, numbers, given, starts, lengths, texts)
             stop = _after_blanks(data, stop) if stop >= 0 else stop
             if stop >= 0 and (stop == end or data[stop] == _NEW_LINE):
                 states[row] = _REGULAR_NOT_ASCII if high else _REGULAR
@@ -423,211 +436,209 @@ def _scan(
 
 @compiled
 def _message(
-    data: Bytes, at: Int, row: Int, out: Int, names: Array, field_of_name: Array, first_of_length: Array, limits: Array,
-    numbers: Array, given: Array, starts: Array, lengths: Array, texts: Bytes,
-) -> tuple[Int, Int, Int]:  # fmt: skip
-    """Reads an object. Returns where it ends, or -1; the end of ``texts``; and the high bits of its texts."""
-    high = np.uint64(0)
-    at = _after_blanks(data, at)
-    if data[at] != _OPEN:
-        return np.int64(-1), out, high
-    at = _after_blanks(data, at + 1)
-    if data[at] == _CLOSE:
-        return at + 1, out, high
-    while True:
-        at, name_end, bits = _read_name(data, at, texts, out)
-        if at < 0:
-            return np.int64(-1), out, high
-        high |= bits
-        field = _field(texts, out, name_end - out, names, field_of_name, first_of_length)
-        if field < 0:
-            at, bits = _skip(data, at, texts, out)
-            if at < 0:
-                return np.int64(-1), out, high
-            high |= bits
-        elif data[at] == 110:  # null
-            at, _, _ = _scalar(data, at, texts, out)
-            if at < 0:
-                return np.int64(-1), out, high
-        else:
-            if given[field, row]:
-                return np.int64(-1), out, high
-            given[field, row] = True
-            if field < _INTEGER_COUNT:
-                begin = at
-                at, is_whole = _number(data, at)
-                if at < 0 or not is_whole or at - begin > 18:
-                    return np.int64(-1), out, high
-                value = _integer(data, begin, at)
-                if not -limits[field] - 1 <= value <= limits[field]:
-                    return np.int64(-1), out, high
-                numbers[field, row] = value
-            else:
-                begin = out
-                if field == _INTEGER_COUNT + _TEXT_COUNT:
-                    at, out, bits = _properties(data, at, texts, out)
-                else:
-                    at, out, bits = _scalar(data, at, texts, out)
-                if at < 0:
-                    return np.int64(-1), out, high
-                high |= bits
-                starts[field - _INTEGER_COUNT, row] = begin
-                lengths[field - _INTEGER_COUNT, row] = out - begin
-        at = _after_blanks(data, at)
-        if data[at] == _CLOSE:
-            return at + 1, out, high
-        if data[at] != _COMMA:
-            return np.int64(-1), out, high
-        at = _after_blanks(data, at + 1)
+    data: Bytes, at: Int, row: Int, out: Int, numbers: Array, given: Array, starts: Array, lengths: Array, texts: Bytes
+) -> tuple[Int, Int, Int]:
+    """Reads an object. Returns where it ends, or -1; the end of ``texts``; and the high bits of its texts.
 
-
-@compiled
-def _properties(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int, Int]:
-    """Reads an object of flat values as a property text."""
-    high = np.uint64(0)
-    if data[at] != _OPEN:
-        return np.int64(-1), out, high
-    at = _after_blanks(data, at + 1)
-    if data[at] == _CLOSE:
-        return at + 1, out, high
-    while True:
-        begin = out
-        at, out, bits = _read_name(data, at, texts, out)
-        if at < 0:
-            return np.int64(-1), out, high
-        high |= bits
-        has_name = out > begin
-        texts[out] = 1
-        value = out + 1
-        at, out, bits = _scalar(data, at, texts, value)
-        if at < 0:
-            return np.int64(-1), out, high
-        high |= bits
-        if has_name and out > value:
-            texts[out] = 2
-            out += 1
-        else:
-            out = begin
-        at = _after_blanks(data, at)
-        if data[at] == _CLOSE:
-            return at + 1, out, high
-        if data[at] != _COMMA:
-            return np.int64(-1), out, high
-        at = _after_blanks(data, at + 1)
-
-
-@compiled
-def _read_name(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int, Int]:
-    """Reads a name and the colon. Returns where its value begins, or -1; and, as :func:`_string`, about its text."""
-    if data[at] != _QUOTE:
-        return np.int64(-1), out, np.uint64(0)
-    at, end, bits = _string(data, at + 1, texts, out)
-    if at < 0:
-        return np.int64(-1), out, np.uint64(0)
-    at = _after_blanks(data, at)
-    if data[at] != _COLON:
-        return np.int64(-1), out, np.uint64(0)
-    return _after_blanks(data, at + 1), end, bits
-
-
-@compiled
-def _skip(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int]:
-    """Checks any value. Returns where it ends, or -1; and the high bits of its texts."""
-    high, kinds = np.uint64(0), np.uint64(0)
+    ``around`` has a bit for each object (1) or list (0) around a token, the innermost lowest. One loop has one place
+    for each kind of token, and one exit: functions that call each other took longer, to compile and to run, since Numba
+    counts references to arrays at calls.
+    """
+    stop: Int = np.int64(-1)
+    high, around = np.uint64(0), np.uint64(0)
     depth: Int = np.int64(0)
-    mode = _VALUE
+    field: Int = np.int64(-1)
+    name: Int = out
+    state = _VALUE
     while True:
-        if mode == _AFTER and depth == 0:
-            return at, high
         at = _after_blanks(data, at)
         byte = data[at]
-        if mode == _NAME:
-            at, _, bits = _read_name(data, at, texts, out)
-            if at < 0:
-                return np.int64(-1), high
-            high |= bits
-            mode = _VALUE
-        elif mode == _VALUE:
-            if byte in (_OPEN, _OPEN_LIST):
-                if depth == _DEEPEST:
-                    return np.int64(-1), high
-                at = _after_blanks(data, at + 1)
-                is_object = byte == _OPEN
-                if data[at] == (_CLOSE if is_object else _CLOSE_LIST):
-                    at += 1
-                    mode = _AFTER
-                else:
-                    kinds = kinds << np.uint64(1) | np.uint64(is_object)
-                    depth += 1
-                    mode = _NAME if is_object else _VALUE
-            else:
-                at, _, bits = _scalar(data, at, texts, out)
-                if at < 0:
-                    return np.int64(-1), high
-                high |= bits
-                mode = _AFTER
-        else:
-            is_object = kinds & np.uint64(1) != np.uint64(0)
+        begin: Int = out
+        if state == _AFTER:
             if byte == _COMMA:
-                mode = _NAME if is_object else _VALUE
-            elif byte == (_CLOSE if is_object else _CLOSE_LIST):
-                kinds >>= np.uint64(1)
+                state = _NAME if around & _ONE else _VALUE
+            elif byte == (_CLOSE if around & _ONE else _CLOSE_LIST):
+                if field == _PROPERTIES and depth == 2:
+                    lengths[_TEXT_COUNT, row] = out - starts[_TEXT_COUNT, row]
+                around >>= _ONE
                 depth -= 1
+                if depth == 0:
+                    stop = at + 1
+                    break
             else:
-                return np.int64(-1), high
+                break
             at += 1
+            continue
+        is_null = False
+        if byte == _QUOTE:
+            at += 1
+            while True:
+                word = load_word(data, at)
+                store(texts, out, word)
+                special = _special(word)
+                if special == np.uint64(0):
+                    high |= word
+                    at += 8
+                    out += 8
+                    continue
+                count = lowest_byte(special)
+                high |= word & _KEPT[count]
+                at += count
+                out += count
+                if data[at] != _BACKSLASH:
+                    break
+                at, out = _unescaped(data, at + 1, texts, out)
+                if at < 0:
+                    break
+            if at < 0 or data[at] != _QUOTE:
+                break
+            at += 1
+            if state == _NAME:
+                at = _after_blanks(data, at)
+                if data[at] != _COLON:
+                    break
+                at += 1
+                state = _VALUE
+                if depth == 1:
+                    field = _field(texts, begin, out - begin)
+                    out = begin
+                elif field == _PROPERTIES:
+                    name = begin
+                    texts[out] = 1
+                    out += 1
+                else:
+                    out = begin
+                continue
+            if depth == 1 and (field == _PROPERTIES or 0 <= field < _INTEGER_COUNT):
+                break
+        elif state == _NAME:
+            break
+        elif byte in (_OPEN, _OPEN_LIST):
+            is_object = byte == _OPEN
+            if depth == 0:
+                if not is_object:
+                    break
+            elif field >= 0:
+                if depth > 1 or field != _PROPERTIES or not is_object or given[field, row]:
+                    break
+                given[field, row] = True
+                starts[_TEXT_COUNT, row] = out
+            if depth == _DEEPEST:
+                break
+            around = around << _ONE | np.uint64(is_object)
+            depth += 1
+            at += 1
+            at = _after_blanks(data, at)
+            is_empty = data[at] == (_CLOSE if is_object else _CLOSE_LIST)
+            state = _AFTER if is_empty else _NAME if is_object else _VALUE
+            continue
+        else:
+            if depth == 0:
+                break
+            end, kind = _literal(data, at)
+            if end < 0:
+                break
+            is_null = kind == _NULL
+            if depth == 1 and 0 <= field < _INTEGER_COUNT and not is_null:
+                if kind != _WHOLE or end - at > 18:
+                    break
+                value = _integer(data, at, end)
+                if not -_LIMITS[field] - 1 <= value <= _LIMITS[field]:
+                    break
+                numbers[field, row] = value
+            elif depth == 1 and field == _PROPERTIES and not is_null:
+                break
+            if not is_null:
+                for i in range(0, end - at, 8):
+                    store(texts, out + i, load_word(data, at + i))
+                out += end - at
+            at = end
+        state = _AFTER
+        if field < 0:
+            out = begin
+        elif depth > 1:
+            # A property without a name or a value is none.
+            if begin == name + 1 or out == begin:
+                out = name
+            else:
+                texts[out] = 2
+                out += 1
+        elif not is_null:
+            if given[field, row]:
+                break
+            given[field, row] = True
+            if field < _INTEGER_COUNT:
+                out = begin
+            else:
+                starts[field - _INTEGER_COUNT, row] = begin
+                lengths[field - _INTEGER_COUNT, row] = out - begin
+    return stop, out, high & _HIGH_BITS
 
 
 @compiled
-def _scalar(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int, Int]:
-    """Reads a text, a number, true or false as a text, and null as an empty one."""
-    byte = data[at]
-    if byte == _QUOTE:
-        return _string(data, at + 1, texts, out)
+def _special(word: Int) -> Int:
+    """The bytes of a word that end a plain text: quotes, backslashes, and those below the blank.
+
+    The lowest bit set is right, those above may not be.
+    """
+    quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
+    found = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (word - _SPACES) & ~word
+    return found & _HIGH_BITS
+
+
+@compiled
+def _unescaped(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int]:
+    """Reads what follows a backslash. Returns where it ends, or -1, and the end of the copy.
+
+    U+0001 and U+0002 would be separators in a property text.
+    """
+    if data[at] != _LETTER_U:
+        meant = _ESCAPES[data[at]]
+        texts[out] = meant
+        return (np.int64(-1) if meant == 0 else at + 1), out + 1
+    code = _four_digits(data, at + 1)
+    at += 5
+    if 0xD800 <= code < 0xDC00 and data[at] == _BACKSLASH and data[at + 1] == _LETTER_U:
+        low = _four_digits(data, at + 2)
+        at += 6
+        code = 0x10000 + ((code - 0xD800) << 10) + low - 0xDC00 if 0xDC00 <= low < 0xE000 else np.int64(-1)
+    if code < 3 or 0xD800 <= code < 0xE000:
+        return np.int64(-1), out
+    return at, _add_utf8(texts, out, code)
+
+
+@compiled
+def _literal(data: Bytes, at: Int) -> tuple[Int, Int]:
+    """Where a number, true, false or null ends, or -1; and which it is."""
+    kind = _OTHER_LITERAL
     word = load_word(data, at)
-    end = np.int64(-1)
-    if word & _KEPT[4] == 0x65757274:  # true
-        end = at + 4
+    if word & _KEPT[4] == 0x6C6C756E:  # null
+        kind = _NULL
+        at += 4
+    elif word & _KEPT[4] == 0x65757274:  # true
+        at += 4
     elif word & _KEPT[5] == 0x65736C6166:  # false
-        end = at + 5
-    elif word & _KEPT[4] == 0x6C6C756E:  # null
-        return at + 4, out, np.uint64(0)
+        at += 5
     else:
-        end, _ = _number(data, at)
-    if end < 0:
-        return np.int64(-1), out, np.uint64(0)
-    for i in range(at, end):
-        texts[out] = data[i]
-        out += 1
-    return end, out, np.uint64(0)
-
-
-@compiled
-def _number(data: Bytes, at: Int) -> tuple[Int, bool]:
-    """Where a number ends, or -1; and whether it has only digits."""
-    if data[at] == _MINUS:
-        at += 1
-    digits = _after_digits(data, at)
-    if digits == at or (data[at] == _ZERO and digits > at + 1):
-        return np.int64(-1), False
-    at = digits
-    is_whole = True
-    if data[at] == 46:  # a point
-        is_whole = False
-        digits = _after_digits(data, at + 1)
-        if digits == at + 1:
-            return np.int64(-1), False
-        at = digits
-    if data[at] == 101 or data[at] == 69:  # e or E
-        is_whole = False
-        at += 1
-        if data[at] == 43 or data[at] == _MINUS:
+        if data[at] == _MINUS:
             at += 1
         digits = _after_digits(data, at)
-        if digits == at:
-            return np.int64(-1), False
-        at = digits
-    return at, is_whole
+        is_right = digits == at + 1 or (digits > at and data[at] != _ZERO)
+        kind = _WHOLE
+        if data[digits] == 46:  # a point
+            kind = _OTHER_LITERAL
+            at = digits + 1
+            digits = _after_digits(data, at)
+            is_right &= digits > at
+        if data[digits] == 101 or data[digits] == 69:  # e or E
+            kind = _OTHER_LITERAL
+            at = digits + 1
+            if data[at] == 43 or data[at] == _MINUS:
+                at += 1
+            digits = _after_digits(data, at)
+            is_right &= digits > at
+        at = digits if is_right else np.int64(-1)
+    return at, kind
 
 
 @compiled
@@ -661,67 +672,21 @@ def _line_end(data: Bytes, at: Int, end: Int) -> Int:
 
 
 @compiled
-def _field(texts: Bytes, at: Int, length: Int, names: Array, field_of_name: Array, first_of_length: Array) -> Int:
+def _field(texts: Bytes, at: Int, length: Int) -> Int:
     """The field with the name in ``texts``; -1 if it has none."""
-    if length + 1 >= len(first_of_length):
-        return np.int64(-1)
-    for name in range(first_of_length[length], first_of_length[length + 1]):
-        is_same = True
-        for i in range(0, length, 8):
-            word = load_word(texts, at + i) & _KEPT[min(length - i, 8)]
-            if word != names[name, i >> 3]:
-                is_same = False
+    field: Int = np.int64(-1)
+    if length + 1 < len(_FIRST_OF_LENGTH):
+        for name in range(_FIRST_OF_LENGTH[length], _FIRST_OF_LENGTH[length + 1]):
+            is_same = True
+            for i in range(0, length, 8):
+                word = load_word(texts, at + i) & _KEPT[min(length - i, 8)]
+                if word != _NAMES[name, i >> 3]:
+                    is_same = False
+                    break
+            if is_same:
+                field = np.int64(_FIELD_OF_NAME[name])
                 break
-        if is_same:
-            return np.int64(field_of_name[name])
-    return np.int64(-1)
-
-
-@compiled
-def _string(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int, Int]:
-    """Copies a text from after its first quote. Returns where it ends, or -1; the end of the copy; and its high bits.
-
-    U+0001 and U+0002 would be separators in a property text.
-    """
-    high = np.uint64(0)
-    while True:
-        word = load_word(data, at)
-        store(texts, out, word)
-        quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
-        # The lowest bit set is right, those above may not be.
-        special = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (word - _SPACES) & ~word
-        special &= _HIGH_BITS
-        if special == np.uint64(0):
-            high |= word
-            at += 8
-            out += 8
-            continue
-        count = lowest_byte(special)
-        high |= word & _KEPT[count]
-        at += count
-        out += count
-        if data[at] == _QUOTE:
-            return at + 1, out, high & _HIGH_BITS
-        if data[at] != _BACKSLASH:
-            return np.int64(-1), out, high
-        at += 1
-        if data[at] != _LETTER_U:
-            meant = _ESCAPES[data[at]]
-            if meant == 0:
-                return np.int64(-1), out, high
-            texts[out] = meant
-            at += 1
-            out += 1
-            continue
-        code = _four_digits(data, at + 1)
-        at += 5
-        if 0xD800 <= code < 0xDC00 and data[at] == _BACKSLASH and data[at + 1] == _LETTER_U:
-            low = _four_digits(data, at + 2)
-            at += 6
-            code = 0x10000 + ((code - 0xD800) << 10) + low - 0xDC00 if 0xDC00 <= low < 0xE000 else np.int64(-1)
-        if code < 3 or 0xD800 <= code < 0xE000:
-            return np.int64(-1), out, high
-        out = _add_utf8(texts, out, code)
+    return field
 
 
 @compiled

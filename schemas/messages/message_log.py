@@ -29,7 +29,7 @@ from schemas.messages.message_checks import (
     column_names,
     other_spelling,
 )  # fmt: skip
-from schemas.messages.message_lines import form_of_lines, read_content, read_lines
+from schemas.messages.message_lines import form_of_lines, line_ends, read_content, read_lines
 from schemas.messages.message_log_rows import MessageBatch
 from schemas.messages.message_row_groups import read_row_groups, rejected_first_rows
 from schemas.rocketmq_store.segments import CommitLogError
@@ -74,7 +74,7 @@ class LogPart:
         with self.file.open("rb") as opened:
             opened.seek(start)
             content = opened.read(stop - start)
-        ends = content.count(b"\n")
+        ends = line_ends(content)
         return start + (len(content) if is_last_whole else content.rfind(b"\n") + 1), self.first + ends
 
 
@@ -172,7 +172,7 @@ def _line_parts(file: Path, form: LogForm, start: int, first: int) -> Iterator[L
         opened.seek(start)
         while content := opened.read(PART_BYTES):
             content += opened.readline()
-            ends = content.count(b"\n")
+            ends = line_ends(content)
             count = ends + (not content.endswith(b"\n"))
             yield LogPart(file, first, count, len(content), form, lines=(start, start + len(content)))
             start += len(content)
