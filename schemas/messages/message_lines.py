@@ -300,17 +300,19 @@ def _decoded(line: bytes, form: LogForm) -> dict[str, Any]:
         raise NotAMessage("not a JSON object")
     # Of one name, the last value counts that is not null.
     given = {name: value for name, value in fields if value is not None and name in SPELLINGS}
+    names = column_names(given)
+    for column in (*NEEDED, *(POSITION if form.has_positions else ())):
+        if column not in names and not (column in TIMES and names.keys() & TIMES):
+            other = other_spelling(column, (each for each, _ in fields))
+            raise NotAMessage(f"no {column}" if other is None else f"no {column}: rename {other}")
     values = {}
-    for column, name in column_names(given).items():
+    for column, name in names.items():
         try:
             values[column] = _READ[column](given[name])
         except ValueError:
             raise NotAMessage(f"{name} is not {_TYPES[KNOWN[column]]}") from None
         except RecursionError:
             raise NotAMessage(_TOO_DEEP) from None
-    for name in (*NEEDED, *(POSITION if form.has_positions else ())):
-        if name not in values and (other := other_spelling(name, (each for each, _ in fields))) is not None:
-            raise NotAMessage(f"no {name}: rename {other}")
     body, text = values.pop("body", None), values.pop("message_body", None)
     if body is not None:
         octets = _octets(body, form.body)

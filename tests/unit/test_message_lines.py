@@ -169,3 +169,18 @@ def test_a_body_in_each_form(read: Callable[..., Any], form: str, body: str, oct
 def test_an_empty_text_is_a_text(name: str) -> None:
     lines = [GOOD | {name: ""}, GOOD | {name: None, "topic": "T"}, GOOD | {name: "x"}]
     assert_same("\n".join(map(json.dumps, lines)).encode(), LogForm())
+
+
+def test_a_log_without_one_of_its_times_has_the_other() -> None:
+    """A field of another name is not in its place."""
+    line = GOOD | {"born_timestamp": GOOD["store_timestamp"], "Store_Timestamp": 7}
+    del line["store_timestamp"]
+    (batch,) = assert_same(json.dumps(line).encode(), LogForm())
+    assert len(batch) == 1
+
+
+@pytest.mark.parametrize("read", [read_by_loops, read_by_decoder])
+def test_a_missing_field_is_the_reason_before_wrong_values(read: Callable[..., Any]) -> None:
+    lines: list[dict[str, Any]] = [{"queue_id": "x"}, {"Topic": "T", "body": "xyz"}, {"topic": None}]
+    _, rejected = read("\n".join(json.dumps(GOOD | {"topic": None} | line) for line in lines).encode(), 1, LogForm())
+    assert [row.reason for row in rejected] == ["no topic", "no topic: rename Topic", "no topic"]
