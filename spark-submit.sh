@@ -14,9 +14,14 @@ done
 root=$(cd "$(dirname "$script")" && pwd -P)
 # shellcheck source=conf/environment.sh
 source "$root/conf/environment.sh"
+package=${installed:+mqsieve.}
 
 help() {
-  sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}"
+  if [ -n "$installed" ]; then
+    sed -n '2s,^# \./spark-submit\.sh,mqsieve,p; 6s/^# //p' "${BASH_SOURCE[0]}"
+  else
+    sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}"
+  fi
   echo
   echo "jobs:"
   local file
@@ -33,19 +38,21 @@ job_of() {
 }
 
 check_job() {
-  case $1 in
+  case $installed$1 in # the package has none of these
     test | python | bench) return ;;
+  esac
+  case $1 in
     *[!a-z-]* | '') ;;
     *) [ -f "$root/jobs/${1//-/_}.py" ] && return ;;
   esac
   local hint='' known=() module
-  if [ -x "$venv/bin/python" ]; then
+  if [ -x "$python" ]; then
     for module in "$root"/jobs/[a-z]*.py; do known+=("$(job_of "$module")"); done
-    hint=$(PYTHONPATH=$root "$venv/bin/python" -c \
-      'import sys; from schemas.errors import did_you_mean; print(did_you_mean(sys.argv[1], sys.argv[2:]))' \
+    hint=$(cd "$root" && "$python" -c \
+      "import sys; from ${package}schemas.errors import did_you_mean; print(did_you_mean(sys.argv[1], sys.argv[2:]))" \
       "$1" "${known[@]}")
   fi
-  stop "there is no job '$1'${hint:-;} ./spark-submit.sh --help lists them."
+  stop "there is no job '$1'${hint:-;} $program --help lists them."
 }
 
 [ $# -gt 0 ] || { help >&2; exit 2; }
@@ -84,7 +91,7 @@ while [ $# -gt 0 ]; do
       --driver-memory | --driver-cores | --archives | --files | --packages | --repositories | --py-files | --jars | \
       --properties-file | --principal | --keytab)
       if [ "$option" = "$1" ]; then
-        [ $# -gt 1 ] && [ "${2#--}" = "$2" ] || stop "$option needs a value; ./spark-submit.sh --help tells more."
+        [ $# -gt 1 ] && [ "${2#--}" = "$2" ] || stop "$option needs a value; $program --help tells more."
         value=$2 width=2
       fi
       ;;
@@ -130,11 +137,10 @@ esac
 
 case $job in test | bench) make_venv "$job" ;; *) make_venv ;; esac
 find_spark
-export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} PYSPARK_PYTHON=${PYSPARK_PYTHON:-$venv/bin/python}
-export PYSPARK_DRIVER_PYTHON=$venv/bin/python MQSIEVE_LOG_LEVEL=$level
+[ -n "$installed" ] || export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python} PYSPARK_DRIVER_PYTHON=$python MQSIEVE_LOG_LEVEL=$level
 [ $level = info ] || export RUST_LOG=${RUST_LOG:-off} # the errors of delta-rs are in the job's own message
 [ -t 2 ] && export MQSIEVE_TERMINAL=1
-python=$venv/bin/python
 
 case $job in
   test) cd "$root"; exec "$python" -m pytest "${job_options[@]}" ;;
@@ -157,7 +163,7 @@ case $master in
 esac
 
 # A cluster: the code and Delta's jars travel with the job.
-cluster_files=$("$python" -m jobs.cli.cluster_files)
+cluster_files=$("$python" -m "${package}jobs.cli.cluster_files")
 { read -r delta_jars && read -r code; } <<<"$cluster_files"
 [ -z "$py_files" ] || spark_options+=(--py-files "$py_files")
 if [ "$deploy_mode" = cluster ]; then

@@ -1,14 +1,20 @@
 # shellcheck shell=bash
-# Sets up the environment of spark-submit.sh: the virtual environment .venv, and Spark. Sets venv, cache and SPARK_HOME.
+# Sets up the environment of spark-submit.sh: the virtual environment .venv, and Spark. Sets python, SPARK_HOME, and
+# installed: whether this is the package, whose command mqsieve says in which Python it is (mqsieve/__main__.py).
 venv=${root:?}/.venv
 cache=$root/.cache
+installed=${MQSIEVE_PYTHON:+yes}
+python=${MQSIEVE_PYTHON:-$venv/bin/python}
+unset MQSIEVE_PYTHON
+program=${installed:+mqsieve}
+: "${program:=./spark-submit.sh}"
 
 # glibc gives each thread memory of its own, and rarely returns it: a process that runs many nights would grow.
 export MALLOC_ARENA_MAX=${MALLOC_ARENA_MAX:-1}
 # Arrow returns freed memory after this many milliseconds, by default 10: then each batch would get its pages anew.
 export MIMALLOC_PURGE_DELAY=${MIMALLOC_PURGE_DELAY:-1000}
 # Containers often tell Python to write no bytecode beside the sources. Without any, a command takes twice as long.
-if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then
+if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ] && [ -z "$installed" ]; then
   unset PYTHONDONTWRITEBYTECODE
   export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-$cache/bytecode}
 fi
@@ -53,6 +59,7 @@ make_venv() {
   local extra=${1:-} stamp=$venv/installed${1:+-$1} wanted python packages
   local systems='They exist for Linux with glibc, and for macOS on Apple silicon.'
   packages=$root/conf/requirements${extra:+-$extra}.txt
+  [ -z "$installed" ] || return 0
   wanted=$(cat "$root/setup.cfg" "$root"/conf/requirements*.txt | cksum)
   is_installed && return
   { mkdir -p "$cache" && : >>"$cache/lock"; } 2>/dev/null || {
@@ -86,7 +93,7 @@ with a Python first in PATH that all users may run, such as /usr/bin/python3."
 # Sets SPARK_HOME to the Spark in .venv, unless the caller has set it.
 find_spark() {
   if [ -z "${SPARK_HOME:-}" ]; then
-    SPARK_HOME=$(echo "$venv"/lib/python3*/site-packages/pyspark)
+    SPARK_HOME=${MQSIEVE_PYSPARK:-$(echo "$venv"/lib/python3*/site-packages/pyspark)}
   else
     ls "$SPARK_HOME"/jars/spark-core_2.13-4.2.*.jar >/dev/null 2>&1 ||
       stop "SPARK_HOME ($SPARK_HOME) is not Spark 4.2: unset it to use the Spark in .venv, or point it to a Spark 4.2."

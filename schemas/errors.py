@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from filtering.time_spans import AFTER_YEAR_9999
+from schemas.version import IS_PACKAGE
 
 
 class UsageError(Exception):
@@ -52,7 +53,7 @@ def _is_shown(character: str) -> bool:
     return character == "\t" or not (category.startswith("C") or category in ("Zl", "Zp"))
 
 
-PROGRAM = "./spark-submit.sh"
+PROGRAM = "mqsieve" if IS_PACKAGE else "./spark-submit.sh"
 _SECRET = re.compile("secret|password|token|access[._]?key|credential", re.IGNORECASE)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.mutants import ROOT, distances
 
-ROOMS = ("filtering", "schemas", "answers", "jobs")
+ROOMS = ("filtering", "schemas", "answers", "jobs", "mqsieve")
 
 
 def product_modules(root: Path = ROOT) -> list[Path]:

@@ -18,7 +18,7 @@ from filtering import garbage_collection
 from filtering.java import has_half_a_pair
 from jobs.cli.start import INTERRUPTED
 from jobs.cli.without_pandas import without_pandas
-from schemas.errors import UsageError, WarehouseBusy, did_you_mean, printable
+from schemas.errors import PROGRAM, UsageError, WarehouseBusy, did_you_mean, printable
 
 # Exit codes of jobs.
 
@@ -77,9 +77,9 @@ class Parser(argparse.ArgumentParser):
     """An argparse parser without abbreviations, whose one-line errors suggest the option that was meant."""
 
     def __init__(self, job: str, description: str | None, examples: tuple[str, ...]) -> None:
-        shown = "\n".join(f"  ./spark-submit.sh {job} {example}" for example in examples)
+        shown = "\n".join(f"  {PROGRAM} {job} {example}" for example in examples)
         super().__init__(
-            prog=f"./spark-submit.sh {job}",
+            prog=f"{PROGRAM} {job}",
             description=description,
             epilog=f"examples:\n{shown}",
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -15,17 +15,19 @@ import zipfile
 from pathlib import Path
 
 from jobs.cli.application import ExitCode
-from jobs.cli.session import PROJECT, delta_jars
+from jobs.cli.session import CACHE, PROJECT, delta_jars
 from schemas.errors import UsageError
+from schemas.version import IS_PACKAGE
 
-FOLDERS = ("filtering", "schemas", "answers", "jobs", "conf")
+PACKAGES = ("mqsieve",) if IS_PACKAGE else ("filtering", "schemas", "answers", "jobs", "conf")
 _COMPILED = (".nbi", ".nbc")
 
 
 def code_archives() -> list[str]:
-    """Writes the archives to .cache. Returns ``URI#name`` of each, as --archives wants them."""
-    folder = PROJECT / ".cache"
-    return [f"{_archive(PROJECT / name, folder / f'{name}.zip').as_uri()}#{name}" for name in FOLDERS]
+    """Writes the archives to CACHE. Returns ``URI#name`` of each, as --archives wants them."""
+    root = PROJECT.parent if IS_PACKAGE else PROJECT
+    CACHE.mkdir(parents=True, exist_ok=True)
+    return [f"{_archive(root / name, CACHE / f'{name}.zip').as_uri()}#{name}" for name in PACKAGES]
 
 
 def _archive(package: Path, archive: Path) -> Path:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from jobs.cli.without_pandas import allow_pandas
 from schemas.errors import UsageError, given_spark_options
 from schemas.spark_tasks import is_session_given
+from schemas.version import IS_PACKAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-JARS = PROJECT / ".cache" / "jars"
+CACHE = (
+    Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "mqsieve" if IS_PACKAGE else PROJECT / ".cache"
+)
+JARS = CACHE / "jars"
 CENTRAL = "https://repo1.maven.org/maven2"
 SECONDS = 60
 
@@ -125,7 +129,7 @@ def _ended_if_interrupted() -> Iterator[None]:
 
 @contextmanager
 def _stderr_of_java() -> Iterator[None]:
-    """Sends the stderr of Java and its Python workers to .cache/spark.log, unless the user asked for it with -v.
+    """Sends the stderr of Java and its Python workers to spark.log in CACHE, unless the user asked for it with -v.
 
     Who may not write there, as in an installation of somebody else's, has no such log.
     """
@@ -136,7 +140,8 @@ def _stderr_of_java() -> Iterator[None]:
     shown = os.dup(2)
     try:
         try:
-            log = (PROJECT / ".cache" / "spark.log").open("w")
+            CACHE.mkdir(parents=True, exist_ok=True)
+            log = (CACHE / "spark.log").open("w")
         except OSError:
             log = open(os.devnull, "w")  # noqa: SIM115
         with log:
@@ -154,7 +159,7 @@ def _local_options() -> list[str]:
     defaults = [
         "--driver-class-path", os.pathsep.join(map(str, delta_jars())),
         "--driver-java-options", f"-Dlog4j2.configurationFile={log_settings}",
-        "--conf", f"spark.sql.warehouse.dir={PROJECT / '.cache' / 'spark-warehouse'}",
+        "--conf", f"spark.sql.warehouse.dir={CACHE / 'spark-warehouse'}",
     ]  # fmt: skip
     if "--properties-file" not in given:
         defaults += ["--properties-file", str(PROJECT / "conf" / "local.conf")]

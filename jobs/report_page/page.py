@@ -8,8 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from answers.rendering import one_line
@@ -372,7 +373,7 @@ MARGIN = 200
 _ROW_BYTES = 500
 """By how many bytes the links to a broker's part, and what is around the part, can make a page larger."""
 _ENVIRONMENT = Environment(
-    loader=PackageLoader("jobs.report_page"),
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,

@@ -12,13 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemas.errors import UsageError
+from schemas.errors import PROGRAM, UsageError
 from schemas.storage import Storage, error_text
+from schemas.version import IS_PACKAGE
 
 if TYPE_CHECKING:
     from rocksdict import Rdict
 
-INSTALL = "./spark-submit.sh python -m pip install rocksdict==0.3.29"
+INSTALL = "pip install 'mqsieve[rocksdb]'" if IS_PACKAGE else f"{PROGRAM} python -m pip install rocksdict==0.3.29"
 DEFAULT_FAMILY = "default"
 OPEN_FILES = 256
 
