@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -66,19 +67,24 @@ class Environment:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.folder], check=True)
         (self.site,) = self.folder.glob("lib/python3*/site-packages")
         (self.site / "beside.pth").write_text(sysconfig.get_path("purelib"))
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "--python",
-            str(self.folder),
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--no-index",
-        ]
-        wheel_alone = ["--no-build-isolation", "--no-compile", "--disable-pip-version-check"]
-        subprocess.run([*pip, *wheel_alone, str(PROJECT)], cwd=folder, check=True)
+        self._copy_what_the_image_is_built_from(folder / "source")
+        pip = [sys.executable, "-m", "pip", "--python", str(self.folder), "--disable-pip-version-check", "--quiet"]
+        options = ["--no-deps", "--no-index", "--no-build-isolation", "--no-compile"]
+        subprocess.run([*pip, "install", *options, str(folder / "source")], cwd=folder, check=True)
+
+    @staticmethod
+    def _copy_what_the_image_is_built_from(source: Path) -> None:
+        """Does the steps COPY of the image's first part."""
+        text = (PROJECT / "conf" / "Dockerfile").read_text()
+        for names, target in re.findall(r"^COPY (?!--)(.*) (\S+)$", text, re.MULTILINE):
+            for name in names.split():
+                place = source / target / Path(name).name if target.endswith("/") else source / target
+                if (PROJECT / name).is_dir():
+                    ignored = shutil.ignore_patterns("__pycache__")
+                    shutil.copytree(PROJECT / name, place, ignore=ignored, dirs_exist_ok=True)
+                else:
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(PROJECT / name, place)
 
     def run(self, program: str, *given: str | Path, **environment: str) -> tuple[int, str, str]:
         """A program of the environment, in a folder with other packages named schemas and jobs."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import configparser
 import importlib
 import re
+import runpy
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -17,7 +21,15 @@ from tests.nights.commands import Run
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, sql
 
 EXAMPLES = Path(__file__).parents[2] / "conf" / "examples"
-COMMAND = re.compile(r"spark-submit\.sh ([a-z-]+) (.*?)(?= 2>&1| >>|$)", re.MULTILINE)
+PROGRAM = "/opt/mqsieve/bin/mqsieve"
+COMMAND = re.compile(r'(?:mqsieve |")([a-z-]+) (--.*?)(?= 2>&1| >>|"|$)', re.MULTILINE)
+JOBS_OF = {
+    "airflow_dag.py": ["nightly", "audit", "report"],
+    "mqsieve-record.service": ["record"],
+    "mqsieve.cron": ["nightly"],
+    "mqsieve.service": ["nightly", "audit", "report"],
+    "pull_request.yml": ["lint", "what-if"],
+}
 
 
 def gauges(file: Path) -> dict[str, list[str]]:
@@ -34,7 +46,9 @@ def gauges(file: Path) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.iterdir()), ids=lambda file: file.name)
 def test_the_command_lines_are_ones(file: Path) -> None:
-    for job, arguments in COMMAND.findall(file.read_text()):
+    commands = COMMAND.findall(file.read_text())
+    assert [job for job, _ in commands] == JOBS_OF.get(file.name, [])
+    for job, arguments in commands:
         parser = importlib.import_module(f"jobs.{job.replace('-', '_')}").parser()
         options = {action.option_strings[-1] for action in parser._actions if action.option_strings}
         given = [word for word in shlex.split(arguments) if word.startswith("--")]
@@ -42,14 +56,67 @@ def test_the_command_lines_are_ones(file: Path) -> None:
         assert set(given) <= options
 
 
-def test_units_of_systemd() -> None:
-    for name in ("mqsieve.service", "mqsieve.timer", "mqsieve-record.service"):
-        unit = configparser.ConfigParser(strict=False, interpolation=None)
-        unit.read(EXAMPLES / name)
-        assert unit["Unit"]["Description"].startswith("mqsieve: ")
-    timer = configparser.ConfigParser(interpolation=None)
-    timer.read(EXAMPLES / "mqsieve.timer")
-    assert timer["Timer"]["Persistent"] == "true"
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_units_of_systemd(tmp_path: Path) -> None:
+    units = [*EXAMPLES.glob("*.service"), *EXAMPLES.glob("*.timer")]
+    for unit in units:  # a program that exists
+        (tmp_path / unit.name).write_text(unit.read_text().replace(PROGRAM, "/bin/true"))
+    verify = ["systemd-analyze", "verify", *(str(tmp_path / unit.name) for unit in units)]
+    ended = subprocess.run(verify, capture_output=True, text=True, check=False)
+    assert (ended.returncode, [line for line in ended.stderr.splitlines() if str(tmp_path) in line]) == (0, [])
+
+
+def program(file: Path, code: int) -> Path:
+    """A program that prints what it was called with, and ends with an exit code."""
+    file.write_text(f'#!/bin/sh\necho "night: $*"\nexit {code}\n')
+    file.chmod(0o755)
+    return file
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_cron_mails_the_end_of_the_log_of_a_night_that_failed(code: int, tmp_path: Path) -> None:
+    *_, line = (EXAMPLES / "mqsieve.cron").read_text().splitlines()
+    _, _, command = line.partition(" mqsieve ")
+    places = {PROGRAM: program(tmp_path / "mqsieve", code), "/var/lib/mqsieve": tmp_path, "/var/log/mqsieve": tmp_path}
+    for place, here in places.items():
+        assert place in command
+        command = command.replace(place, str(here))
+    mailed = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    log = (tmp_path / "night.log").read_text()
+    assert log.startswith("night: nightly --warehouse /data/mqsieve ")
+    assert (mailed.stdout, mailed.stderr) == (f"exit code {code}\n{log}" if code else "", "")
+
+
+class Task:
+    """What a task of the DAG returns: tasks are put in an order with ``>>``."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __call__(self, *_: object) -> Task:
+        return self
+
+    def __rshift__(self, other: Task) -> Task:
+        return other
+
+
+@pytest.mark.parametrize(("code", "error"), [(0, None), (1, "again"), (2, "at once"), (3, "at once"), (4, "again")])
+def test_exit_codes_in_airflow(code: int, error: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow has some hundred packages, so a stand-in takes its place: what fails a task, and what repeats it."""
+    sdk, exceptions = ModuleType("airflow.sdk"), ModuleType("airflow.sdk.exceptions")
+    vars(sdk).update(dag=lambda **_: lambda function: function, task=Task)
+    kinds = {"AirflowException": "again", "AirflowFailException": "at once"}
+    vars(exceptions).update({name: type(kind, (Exception,), {}) for name, kind in kinds.items()})
+    for module in (ModuleType("airflow"), sdk, exceptions):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    run_in_airflow = runpy.run_path(str(EXAMPLES / "airflow_dag.py"))["run"]
+    run_in_airflow.__globals__["MQSIEVE"] = str(program(tmp_path / "mqsieve", code))
+    raised = None
+    try:
+        run_in_airflow("nightly --strict")
+    except Exception as found:
+        raised = type(found).__name__
+    assert raised == error
 
 
 def test_the_checks_of_a_pull_request(broker: GrowingBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,8 +125,9 @@ def test_the_checks_of_a_pull_request(broker: GrowingBroker, tmp_path: Path, mon
     (tmp_path / "subscriptions.yaml").write_text(f'- {{group: cg, topic: T, sql: "{HIGH}", consume_from: first}}\n')
     monkeypatch.chdir(tmp_path)
     workflow = yaml.safe_load((EXAMPLES / "pull_request.yml").read_text())
-    steps = [step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step]
-    (linted,), (tried,) = (COMMAND.findall(steps[i]) for i in (0, 1))
+    steps = {step["name"]: step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step}
+    assert list(steps) == ["install", "lint", "what-if", "comment"]
+    (linted,), (tried,) = (COMMAND.findall(steps[name]) for name in ("lint", "what-if"))
     assert broker.run(lint, *shlex.split(linted[1])).code == 0
     ended = broker.run(what_if, *shlex.split(tried[1]))
     assert (ended.code, "5" in ended.out) == (3, True)
@@ -79,6 +147,9 @@ def test_a_night_writes_gauges_that_the_alerts_read(broker: GrowingBroker, tmp_p
     rules = yaml.safe_load((EXAMPLES / "prometheus_alerts.yaml").read_text())["groups"][0]["rules"]
     read = {name for rule in rules for name in re.findall(r"mqsieve_\w+", rule["expr"])}
     assert read <= found.keys()
+    if promtool := shutil.which("promtool"):
+        subprocess.run([promtool, "check", "rules", EXAMPLES / "prometheus_alerts.yaml"], check=True)
+        subprocess.run([promtool, "check", "metrics"], input=file.read_bytes(), check=True)
     written = file.read_text()
     broker.run(nightly, "--store", broker.folder / "nowhere", "--warehouse", broker.folder / "w", "--metrics", file)
     assert file.read_text() == written
