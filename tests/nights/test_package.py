@@ -15,7 +15,7 @@ import pytest
 from schemas.version import VERSION
 from tests.captures import capture
 from tests.depth import DEEP
-from tests.nights.commands import arguments
+from tests.nights.commands import arguments, rows_of
 from tests.replayed import Replayed
 
 PROJECT = Path(__file__).parents[2]
@@ -40,6 +40,8 @@ except mqsieve.InvalidExpression as error:
     print(error.position)
 """
 FILES_AND_LOOPS = """
+import mqsieve
+import mqsieve.spark
 import numpy as np
 
 from mqsieve.answers.audits.audit import parse_audits
@@ -48,6 +50,8 @@ from mqsieve.jobs.audit import AUDITS, SPARK_AUDITS
 from mqsieve.jobs.cli.session import CACHE, PROJECT
 from mqsieve.jobs.report_page.page import render_page
 
+for module in (mqsieve, mqsieve.spark):
+    assert None not in [getattr(module, name) for name in module.__all__]
 for file in (AUDITS, SPARK_AUDITS):
     assert parse_audits(file.read_text("utf-8"), file.name).audits
 names = ("delta_jars.txt", "local.conf", "cluster.conf", "log4j2.properties", "subscriptions.example.yaml")
@@ -153,7 +157,7 @@ def test_the_command(environment: Environment, replayed: Replayed, tmp_path: Pat
 
 @pytest.mark.skipif(not DEEP, reason="Numba compiles all loops once more: before a release")
 @pytest.mark.parametrize("master", [(), ("--master", "local[1]")], ids=["in this process", "on Spark's workers"])
-def test_a_night(environment: Environment, tmp_path: Path, master: tuple[str, ...]) -> None:
+def test_a_night(environment: Environment, replayed: Replayed, tmp_path: Path, master: tuple[str, ...]) -> None:
     """The jars of Delta are those of the repository."""
     jars = tmp_path / "mqsieve"
     jars.mkdir()
@@ -162,8 +166,12 @@ def test_a_night(environment: Environment, tmp_path: Path, master: tuple[str, ..
     code, out, error = environment.run("mqsieve", "nightly", *given, *master, XDG_CACHE_HOME=str(tmp_path))
     assert code == 0, error
     assert ("on Spark's workers" in out) == bool(master)
-    asked = ("--warehouse", tmp_path / "w", "SELECT count(*) AS n FROM deliveries")
-    assert "1" in environment.run("mqsieve", "sql", *asked)[1]
+    columns = ("consumer_group", "topic", "queue_id", "queue_offset", "outcome")
+    of_package, of_repository = (
+        sorted(tuple(row.values()) for row in rows_of(warehouse, "deliveries", *columns))
+        for warehouse in (tmp_path / "w", replayed("small"))
+    )
+    assert of_package == of_repository
 
 
 def test_the_version_and_the_changelog_agree() -> None:
