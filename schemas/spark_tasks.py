@@ -1,18 +1,28 @@
-"""Runs tasks in threads of the driver, or on Spark's workers if a master is given or there is much to do."""
+"""Runs tasks in threads of the driver, or on Spark's workers if a master is given or there is much to do.
+
+In Spark, a job has some of the tasks, and two jobs run at a time: then no core waits for the last task of a job, and
+the driver gets results while tasks run. A job has as many tasks as return RESULT_BYTES together, by the largest result
+so far. So spark.driver.maxResultSize and the driver's memory do not limit the number of tasks. Results are compressed:
+most bytes of counts are zeros. A task that fails is repeated alone, by Spark (spark.task.maxFailures).
+"""
 
 from __future__ import annotations
 
 import os
 import pickle
+import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from filtering.counted import counted
 from schemas.errors import given_spark_options
@@ -36,6 +46,29 @@ MOST_THREADS = 4
 
 SECONDS_OF_A_READY_SESSION = 0.1
 """A session that already runs is returned in less time."""
+
+RESULT_BYTES = 32 << 20
+"""Compressed bytes that the tasks of a Spark job return together, if none returns more than those before."""
+
+FIRST_TASKS = 32
+"""Tasks of a Spark job before any result is known."""
+
+MOST_TASKS = 512
+"""Tasks of a Spark job. A cluster of more cores than two jobs have tasks would not be busy."""
+
+JOBS_AT_ONCE = 2
+
+
+class Worker(NamedTuple):
+    """A process that runs tasks. ``executor``: the process that started it, which on Spark each executor has one of."""
+
+    host: str
+    executor: int
+    process: int
+
+
+def this_worker() -> Worker:
+    return Worker(socket.gethostname(), os.getppid(), os.getpid())
 
 
 def run_tasks(
@@ -83,17 +116,37 @@ def _run_in_threads(tasks: Sequence[Task], function: Callable[[Task], Result]) -
         threads.shutdown(cancel_futures=True)
 
 
-def run_on_rows(rows: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]]) -> list[Result]:
-    """All that ``function`` yields on Spark's workers for the batches of each partition, in any order."""
+def run_on_rows(rows: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]]) -> Iterator[Result]:
+    """All that ``function`` yields on Spark's workers for the batches of each partition, in any order.
+
+    Spark has run when this returns; results are decoded one at a time.
+    """
+    return _decoded(_run_job(rows, function))
+
+
+def _run_job(rows: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[object]]) -> pa.ChunkedArray:
+    """The compressed results of a Spark job."""
     try:
-        pickled = partial(_pickled, function=function)
-        results = rows.mapInArrow(pickled, "result binary").toArrow()["result"].to_pylist()
+        return rows.mapInArrow(partial(_encoded, function=function), "result binary").toArrow()["result"]
     except Exception as error:
         if _follows_interrupt(error):
             raise KeyboardInterrupt from error
         raise
-    # The results were pickled by this program's own workers.
-    return [pickle.loads(result) for result in results]  # noqa: S301
+
+
+def _encoded(
+    batches: Iterator[pa.RecordBatch], function: Callable[[Iterator[pa.RecordBatch]], Iterator[object]]
+) -> Iterator[pa.RecordBatch]:
+    for result in function(batches):
+        encoded = pa.compress(pickle.dumps(result), "zstd", asbytes=True)
+        yield pa.RecordBatch.from_pydict({"result": [encoded]})
+
+
+def _decoded(results: Iterable[pa.BinaryScalar]) -> Iterator[Result]:
+    for result in results:
+        with pa.input_stream(result.as_buffer(), compression="zstd") as stream:
+            # The results were pickled by this program's own workers.
+            yield pickle.loads(stream.read())  # noqa: S301
 
 
 def _follows_interrupt(error: BaseException) -> bool:
@@ -107,10 +160,17 @@ def is_master_given() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in given_spark_options()
 
 
-def place_text(in_spark: bool) -> str:
-    """Where tasks ran, and why. ``in_spark``: whether they called for a session."""
+def place_text(in_spark: bool, workers: Collection[Worker] = ()) -> str:
+    """Where tasks ran, and why.
+
+    ``in_spark``: whether they called for a session. ``workers``: those that ran tasks, as far as these say it.
+    """
     if in_spark:
-        return f"on Spark's workers: {'a master was given' if is_master_given() else 'there was much to read'}"
+        of_spark = [worker for worker in workers if worker != this_worker()]
+        executors = {(worker.host, worker.executor) for worker in of_spark}
+        count = f"{counted(len(of_spark), 'Python worker')} in {counted(len(executors), 'executor')}"
+        why = "a master was given" if is_master_given() else "there was much to read"
+        return f"on Spark's workers{f' ({count})' if of_spark else ''}: {why}"
     threads = counted(min(MOST_THREADS, cores()), "thread")
     why = "Spark has no more cores here" if cores() <= MOST_THREADS else "there was little to read"
     return f"in this process, in up to {threads}: {why}; --master gives it to Spark"
@@ -140,10 +200,45 @@ def _is_local(spark: SparkSession) -> bool:
     return not is_remote() and (spark.conf.get("spark.master") or "").startswith("local")
 
 
-def _run_in_spark(tasks: Sequence[Task], function: Callable[[Task], Result], spark: SparkSession) -> list[Result]:
+def _run_in_spark(tasks: Sequence[Task], function: Callable[[Task], Result], spark: SparkSession) -> Iterator[Result]:
+    threads = ThreadPoolExecutor(JOBS_AT_ONCE)
+    jobs: deque[Future[pa.ChunkedArray]] = deque()
+    begun, count, largest = 0, FIRST_TASKS, 1
+    results: pa.ChunkedArray | tuple[()] = ()
+    try:
+        while True:
+            while begun < len(tasks) and len(jobs) < JOBS_AT_ONCE:
+                some = tasks[begun : begun + count]
+                jobs.append(threads.submit(_run_some, some, function, spark))
+                begun += len(some)
+            yield from _in_order(_decoded(results))
+            if not jobs:
+                return
+            results = jobs[0].result()
+            jobs.popleft()
+            largest = max(largest, pc.max(pc.binary_length(results)).as_py())
+            count = min(max(1, RESULT_BYTES // largest), MOST_TASKS)
+    finally:
+        if jobs:
+            with suppress(Exception):  # what ended this early is raised already
+                spark.interruptAll()  # A tag ends only jobs of the thread that set it.
+        threads.shutdown(cancel_futures=True)
+
+
+def _run_some(tasks: Sequence[Task], function: Callable[[Task], Result], spark: SparkSession) -> pa.ChunkedArray:
     indices = spark.range(0, len(tasks), 1, len(tasks))
-    results = dict(run_on_rows(indices, partial(_numbered, tasks=tuple(tasks), function=function)))
-    return [results[index] for index in range(len(tasks))]
+    return _run_job(indices, partial(_numbered, tasks=tuple(tasks), function=function))
+
+
+def _in_order(results: Iterable[tuple[int, Result]]) -> Iterator[Result]:
+    """The results by number. Spark returns them in this order, but does not promise it."""
+    early: dict[int, Result] = {}
+    expected = 0
+    for index, result in results:
+        early[index] = result
+        while expected in early:
+            yield early.pop(expected)
+            expected += 1
 
 
 def _numbered(
@@ -153,10 +248,3 @@ def _numbered(
     for batch in batches:
         for index in batch["id"].to_pylist():
             yield index, function(tasks[index])
-
-
-def _pickled(
-    batches: Iterator[pa.RecordBatch], function: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]]
-) -> Iterator[pa.RecordBatch]:
-    for result in function(batches):
-        yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})

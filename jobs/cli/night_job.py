@@ -275,7 +275,7 @@ def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
         print(f"There was nothing new: no table changed ({report.seconds:.1f} s).")
     else:
         added = ", ".join(f"{rows:,} in {table}" for table, rows in report.rows.items()) or "none"
-        print(f"  {report.seconds:.1f} s {place_text(report.in_spark)}")
+        print(f"  {report.seconds:.1f} s {place_text(report.in_spark, report.workers)}")
         print(f"  rows added: {added}{remark}")
     location, table = printable(run.warehouse.location), WRITTEN_BY_JOB.get(run.job, DELIVERIES)
     print(f"The tables are in {location}; to write one as JSON lines:")

@@ -153,6 +153,7 @@ class NightTasks:
         delivered.queues = result.queues
         delivered.damaged_bodies = result.damaged_bodies
         delivered.in_lmqs = result.in_lmqs
+        delivered.workers |= result.workers
         return replace(part, result=delivered)
 
     def dispatch_to_lmqs(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,7 @@ from schemas.run_ledger import (
     by_broker,
     repeated_config,
 )
-from schemas.spark_tasks import Session
+from schemas.spark_tasks import Session, Worker
 from schemas.subscriptions import keep_compiled
 from schemas.tables import APPENDED_TABLES
 from schemas.version import VERSION
@@ -324,7 +324,7 @@ def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], o
 class NightReport:
     """The result of a night, and its events. ``outcome`` and ``entry`` are None if nothing was new.
 
-    ``in_spark``: whether Spark's workers ran tasks.
+    ``in_spark``: whether Spark's workers ran tasks. ``workers``: the processes that filtered messages.
     """
 
     broker: Broker
@@ -334,6 +334,7 @@ class NightReport:
     entry: LedgerEntry | None = None
     seconds: float = 0.0
     in_spark: bool = False
+    workers: Collection[Worker] = ()
 
     @property
     def rows(self) -> Mapping[str, int]:
@@ -444,7 +445,8 @@ class Run:
             fingerprints[NUMBERED_LINES] = log.numbered.text
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         entry = self._commit(changes, entry)
-        return NightReport(broker, inputs, events, outcome, entry, time.monotonic() - begun, self._in_spark)
+        seconds, workers = time.monotonic() - begun, outcome.result.workers
+        return NightReport(broker, inputs, events, outcome, entry, seconds, self._in_spark, workers)
 
     def _spark(self) -> SparkSession:
         """The session, for tasks that go to Spark."""

@@ -57,7 +57,7 @@ from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
 from schemas.rocketmq_store.recovery import is_unfinished
 from schemas.rocketmq_store.segments import Segment
-from schemas.spark_tasks import Session, run_tasks
+from schemas.spark_tasks import Session, Worker, run_tasks, this_worker
 from schemas.storage import Storage
 
 # How far queues came: in a block, in a task and in all of them.
@@ -258,6 +258,7 @@ class TaskResult:
 
     ``in_lost_pulls``: the uncertain deliveries that clients may have lost with a message without a body.
     ``is_multi_dispatched``: a message may have entries in LMQs, too. ``in_lmqs``: their number, once they are made.
+    ``workers``: those that ran the tasks.
     """
 
     files: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
@@ -268,6 +269,7 @@ class TaskResult:
     in_lost_pulls: int = 0
     is_multi_dispatched: bool = False
     in_lmqs: int = 0
+    workers: set[Worker] = field(default_factory=set)
 
     def add(self, other: TaskResult) -> None:
         """Adds the result of another task with the same work, which reads later messages."""
@@ -293,6 +295,7 @@ class TaskResult:
         self.in_lost_pulls += other.in_lost_pulls
         self.is_multi_dispatched |= other.is_multi_dispatched
         self.in_lmqs += other.in_lmqs
+        self.workers |= other.workers
 
 
 # New entries.
@@ -467,6 +470,7 @@ class NightWriter:
         self._flush_blocks()
         for name, writer in self._writers.items():
             self.result.files[name] += writer.close()
+        self.result.workers.add(this_worker())
         return self.result
 
     def _write(self, batch: TopicBatch | None) -> None:

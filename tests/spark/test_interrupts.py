@@ -15,17 +15,16 @@ WORKING = """
 import os, signal, threading
 from jobs.cli import application
 from jobs.cli.session import spark_session
-from schemas.spark_tasks import run_on_rows
+from schemas.spark_tasks import run_tasks
 
 def main(arguments):
     driver = os.getpid()
 
-    def interrupt(batches):
+    def interrupt(task):
         os.kill(driver, signal.SIGINT)
         threading.Event().wait()
-        yield
 
-    run_on_rows(spark_session("interrupted").range(0, 1, numPartitions=1), interrupt)
+    list(run_tasks([0], interrupt, 0, lambda: spark_session("interrupted")))
 
 application.run(main)
 """
@@ -48,7 +47,7 @@ def ended(program: str, **environment: str) -> tuple[int, str, str]:
 
 
 def test_while_spark_works() -> None:
-    assert ended(WORKING) == (130, "", TOLD)
+    assert ended(WORKING, MQSIEVE_SPARK_OPTIONS="--master\nlocal[1]") == (130, "", TOLD)
 
 
 def test_while_spark_starts(tmp_path: Path) -> None:
