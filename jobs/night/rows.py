@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -310,10 +311,18 @@ def _advance(
 
 def _note_committed(offsets: TopicOffsets, committed: Mapping[str, Offsets]) -> None:
     """Writes the committed offsets of groups to ``offsets``."""
-    for group, row in offsets.groups.items():
-        for queue_id, offset in committed.get(group, {}).items():
-            if (column := offsets.columns.get(queue_id)) is not None:
-                offsets.committed[row, column] = offset
+    known = [(row, committed[group]) for group, row in offsets.groups.items() if group in committed]
+    sizes = [len(of_group) for _, of_group in known]
+    count = sum(sizes)
+    if not count or not offsets.queue_ids:
+        return
+    rows = np.repeat([row for row, _ in known], sizes)
+    queue_ids = np.fromiter(chain.from_iterable(of_group for _, of_group in known), np.int64, count)
+    values = np.fromiter(chain.from_iterable(of_group.values() for _, of_group in known), np.int64, count)
+    ids = np.array(offsets.queue_ids, np.int64)
+    columns = np.minimum(np.searchsorted(ids, queue_ids), len(ids) - 1)
+    has_queue = ids[columns] == queue_ids
+    offsets.committed[rows[has_queue], columns[has_queue]] = values[has_queue]
 
 
 def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[str, Int64s]:
