@@ -1,7 +1,7 @@
 """All measurements, one after another: ./spark-submit.sh bench [NAME [options]].
 
-Names: night, nights, message_log, answers, matcher, catalyst, spark_predicate, spark_pipeline, decode, compare. Without
-one: all but compare, with their defaults, into benchmarks/results.
+Names: night, nights, message_log, answers, matcher, catalyst, spark_predicate, spark_pipeline, decode, cluster,
+compare. Without one: all but cluster and compare, with their defaults, into benchmarks/results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALL = (
     "spark_pipeline",
     "decode",
 )
-NAMES = (*ALL, "compare")
+NAMES = (*ALL, "cluster", "compare")
 
 
 def main(arguments: list[str]) -> int:

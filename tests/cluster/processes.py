@@ -8,10 +8,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 
+import pyspark
+
+SPARK_HOME = Path(pyspark.__file__).parent
+LOCALHOST = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(SPARK_HOME)}
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
@@ -58,3 +63,22 @@ class Server:
         if self._rest.ident is not None:
             self._rest.join()
         self._stderr.close()
+
+
+@contextmanager
+def standalone_cluster(folder: Path, workers: int) -> Iterator[str]:
+    """The address of a master with so many workers of a core each. ``folder``: where these work."""
+    with ExitStack() as running:
+
+        def start(role: str, *arguments: object) -> Server:
+            name = f"org.apache.spark.deploy.{role.lower()}.{role}"
+            ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+            command = [SPARK_HOME / "bin" / "spark-class", name, *ports, *arguments]
+            return running.enter_context(Server(list(map(str, command)), LOCALHOST))
+
+        address = start("Master").wait_for("Starting Spark master at").split()[-1]
+        sizes = ("--cores", 1, "--memory", "1g", "--work-dir")
+        started = [start("Worker", *sizes, folder / str(number), address) for number in range(workers)]
+        for worker in started:
+            worker.wait_for("Successfully registered with master")
+        yield address

@@ -15,8 +15,8 @@ import pytest
 from jobs import nightly, pulls
 from jobs.cli.session import delta_jars
 from tests.captures import capture
-from tests.cluster.conftest import HERE, LOCALHOST, PROJECT, SPARK_HOME
-from tests.cluster.processes import Server
+from tests.cluster.conftest import HERE, PROJECT
+from tests.cluster.processes import LOCALHOST, SPARK_HOME, Server
 from tests.nights.commands import arguments, rows_of
 
 GROUP, EXPRESSION = "cg_sql_region_price", "region = 'hangzhou' AND price > 50.0"

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from jobs import nightly
-from tests.cluster.conftest import LOCALHOST, PROJECT, SPARK_HOME
+from tests.cluster.conftest import PROJECT
+from tests.cluster.processes import LOCALHOST, SPARK_HOME
 from tests.nights.commands import arguments, differing, without_runs
 
 PROPERTIES = "/opt/spark/conf/spark.properties"
