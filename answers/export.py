@@ -48,6 +48,9 @@ class Selection:
     of_messages: Sequence[str] = ()
 
 
+EVERYTHING = Selection()
+
+
 def columns_of(name: str) -> tuple[str, ...]:
     """The columns of a table as readers see it."""
     return VIEW if name == COMMITLOG.name else tuple(schema_of(name).names)
@@ -104,13 +107,29 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
     for kind, given in (("consumer_group", selection.groups), ("topic", selection.topics)):
         if given is not None and kind not in known:
             raise UsageError(f"{name} has no {kind} to select by")
-    table = DELIVERY_BLOCKS if name == DELIVERIES else EXPORTED[name]
+    for file in files_of(warehouse, name):
+        if selection.broker_name is None or file.broker_name in (None, selection.broker_name):
+            yield from batches_of_file(warehouse, name, file, columns, selection)
+
+
+def files_of(warehouse: Warehouse, name: str) -> list[StoredFile]:
+    """The files with the rows of a table, in the order of :func:`batches_of`. Raises UsageError as that does."""
+    table = _stored_as(name)
     if table in UNLEDGERED_TABLES and not warehouse.exists(table):
         raise UsageError(f"{warehouse.location} has no {name} yet: run {warehouse.command('audit')} first")
-    for file in sorted(warehouse.log(table).files, key=_order):
-        if selection.broker_name is None or file.broker_name in (None, selection.broker_name):
-            for rows in _rows(warehouse, table, file, selection, columns):
-                yield from rows.select(columns).to_batches()
+    return sorted(warehouse.log(table).files, key=_order)
+
+
+def batches_of_file(
+    warehouse: Warehouse, name: str, file: StoredFile, columns: Sequence[str], selection: Selection = EVERYTHING
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a table that are in one of its files. ``selection``: groups and topics."""
+    for rows in _rows(warehouse, _stored_as(name), file, selection, columns):
+        yield from rows.select(list(columns)).to_batches()
+
+
+def _stored_as(name: str) -> Table:
+    return DELIVERY_BLOCKS if name == DELIVERIES else EXPORTED[name]
 
 
 def read(spark: SparkSession, warehouse: Warehouse, name: str) -> DataFrame:
