@@ -410,7 +410,9 @@ def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
 # Explanations.
 
 
-BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK, Outcome.DEAD)
+BY_THE_TABLES = (
+    Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK, Outcome.DEAD, Outcome.DENIED,
+)  # fmt: skip
 """Outcomes that the table deliveries stores."""
 
 VERDICTS = {
@@ -1391,6 +1393,8 @@ def _otherwise(outcome: Outcome, explanation: Explanation) -> str:
     """Why the stored outcome differs from what the filters of the subscription decide."""
     if outcome is Outcome.DEAD:
         return "given up: it was popped once too often"
+    if outcome is Outcome.DENIED:
+        return "the client traced the messages just before and after it, and not this one"
     if outcome is Outcome.DROPPED_BY_HOOK:
         return "a filter hook of the client drops it"
     if outcome is Outcome.DROPPED_BY_CLIENT:

@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from answers.advise import FilterKinds
@@ -25,6 +26,7 @@ from answers.lag import away_beyond_end, lag
 from answers.lint import findings, findings_without_messages
 from answers.proof import proof
 from filtering.counted import counted, listed
+from filtering.delivery.block_schema import DENIED
 from filtering.delivery.entries import has_entry
 from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
 from filtering.pops.record import subscribed_topic
@@ -153,6 +155,7 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     "empty-body": (WARN, "clients up to 5.2.0 may have lost pulls with messages that have no body"),
     "not-watched": (WARN, "nobody watched the broker for a time, so not all changes of subscriptions are known"),
     "earlier-log": (WARN, "the log begins earlier than in the first night, and no night reads what is before it"),
+    "traces-decided": (INFO, "traces of clients decided whether a group received a message that was uncertain"),
     "quarantined-before": (INFO, "input of earlier nights could not be decoded"),
     "repaired": (INFO, "damage of the log is repaired"),
     "new-version": (INFO, "the broker has another RocketMQ version than in the night before"),
@@ -282,10 +285,11 @@ def _of_findings(counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding
 
 
 def _of_traces(facts: BrokerFacts) -> Iterator[Problem]:
-    """What clients wrote in the last night that contradicts what is told."""
+    """What clients wrote in the last night that contradicts what is told, and what it decided."""
     found = proof(facts, facts.last.run)
     if found is None:
         return
+    is_denied = pc.equal(found.decided["outcome"], DENIED)
     for code, rows, said in (
         (
             "contradicted",
@@ -297,16 +301,28 @@ def _of_traces(facts: BrokerFacts) -> Iterator[Problem]:
             found.denied,
             "{place}, available at {time}, was delivered, and its client traced only those around it",
         ),
+        (
+            "traces-decided",
+            found.decided.filter(is_denied),
+            "{place}, available at {time}, was uncertain and not delivered: its client traced only those around it",
+        ),
+        (
+            "traces-decided",
+            found.decided.filter(pc.invert(is_denied)),
+            "{place} was uncertain, or comes once more, and was delivered: its client consumed it at {time}",
+        ),
     ):
-        of_groups: defaultdict[GroupTopic, list[str]] = defaultdict(list)
-        for row in rows.to_pylist():
-            at = row.get("consumed_at") or row.get("available_at") or 0
-            place = f"{row['queue_id']}/{row['queue_offset']}"
-            text = said.format(place=place, time=time_text(at), client=client_name(row.get("client_process")))
-            of_groups[row["consumer_group"], row["topic"]].append(text)
-        for (group, topic), texts in sorted(of_groups.items()):
-            more = f", and {len(texts) - 1:,} more" if len(texts) > 1 else ""
-            yield Problem(code, f"traces contradict: {group} on {topic}: {texts[0]}{more}; audit lists all")
+        does = "traces decide" if code == "traces-decided" else "traces contradict"
+        lists = "deliveries have" if code == "traces-decided" else "audit lists"
+        keys, numbers = group_numbers(rows, ["consumer_group", "topic"])
+        for number, (group, topic) in sorted(enumerate(keys), key=itemgetter(1)):
+            of_group = rows.filter(pa.array(numbers == number))
+            (first,) = of_group.slice(0, 1).to_pylist()
+            at = first.get("consumed_at") or first.get("available_at") or 0
+            place, client = f"{first['queue_id']}/{first['queue_offset']}", client_name(first.get("client_process"))
+            more = f", and {len(of_group) - 1:,} more" if len(of_group) > 1 else ""
+            text = said.format(place=place, time=time_text(at), client=client)
+            yield Problem(code, f"{does}: {group} on {topic}: {text}{more}; {lists} all")
 
 
 def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[Problem]:

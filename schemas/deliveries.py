@@ -45,12 +45,17 @@ DELIVERY_BLOCKS = Table(
             pa.list_(MATCH),
             "one for each set of groups that received the same messages: the outcome, DELIVERED, or for messages "
             "that the broker returned DROPPED_BY_CLIENT (tag check), DROPPED_BY_HOOK (filter hook) or DEAD (popped "
-            "once too often, and given up); the number of messages; the groups, with the valid_from of the "
+            "once too often, and given up), or DENIED (the client's traces "
+            "deny an uncertain delivery); the number of messages; the groups, with the valid_from of the "
             "subscription and when they could first pull (null: when stored) or popped; the messages, numbered from "
             "0, as positions or as bits (message i is bit i % 64 of word i DIV 64); if both are null, all messages",
             nullable=False,
         ),
-        column("source", pa.string(), "RECORDED: the broker wrote the deliveries down; null: they are inferred"),
+        column(
+            "source",
+            pa.string(),
+            "RECORDED: the broker wrote the deliveries down; TRACED: traces of clients decided them; null: inferred",
+        ),
         column("run", pa.string(), "the run that decided the deliveries", nullable=False),
     ],
     statistics_on=("topic", "first_store_timestamp", "last_store_timestamp", "run"),
@@ -79,7 +84,8 @@ def read(spark: SparkSession, warehouse: Warehouse) -> DataFrame:
 
     Columns: consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset, outcome, available_at (ms,
     when the group could first pull the message, or popped it), subscription_from (valid_from of the subscription that
-    filtered it; 0: none is known), source (RECORDED: the broker wrote it down; PLANNED: it is inferred) and run.
+    filtered it; 0: none is known), source (RECORDED: the broker wrote it down; TRACED: a trace of the client decided
+    what was uncertain; PLANNED: it is inferred) and run.
     """
     from schemas.spark_views import pairs
 
@@ -99,11 +105,20 @@ PAIRS = pa.schema(
         column(
             "outcome",
             pa.string(),
-            "DELIVERED (if the group broadcasts: to at least one client), DROPPED_BY_CLIENT, DROPPED_BY_HOOK or DEAD",
+            "DELIVERED (if the group broadcasts: to at least one client), DROPPED_BY_CLIENT, DROPPED_BY_HOOK, DEAD or "
+            "DENIED",
         ),
-        column("available_at", pa.int64(), "when the group could first pull the message, or popped it"),
+        column(
+            "available_at",
+            pa.int64(),
+            "when the group could first pull it, or popped it; if TRACED, consumed it",
+        ),
         column("subscription_from", pa.int64(), "valid_from of the subscription that filtered it"),
-        column("source", pa.string(), "RECORDED: the broker wrote it down; PLANNED: it is inferred"),
+        column(
+            "source",
+            pa.string(),
+            "RECORDED: the broker wrote it down; TRACED: a trace decided it; PLANNED: inferred",
+        ),
         column("run", pa.string(), "the run that decided the delivery"),
     ]
 )

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from schemas.delta.table import Table, column
 
-RECORDED, PLANNED = "RECORDED", "PLANNED"
-"""How a pop or a delivery is known: the broker wrote it down, or it follows from subscriptions and offsets."""
+RECORDED, PLANNED, TRACED = "RECORDED", "PLANNED", "TRACED"
+"""How a pop or a delivery is known: the broker wrote it down, it follows from subscriptions and offsets, or these leave
+it uncertain, and a trace of the client decides it."""
 
 POP_RECORDS = Table(
     "pop_records",

@@ -47,7 +47,7 @@ from answers.inconsistency import inconsistent_groups, knows_clients
 from answers.proof import Proof, proof
 from filtering.broker_config import SHORTEST_RECORD, BrokerConfig
 from filtering.consumption.group import RESET
-from filtering.delivery.block_schema import DELIVERED
+from filtering.delivery.block_schema import DELIVERED, DENIED
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind, is_of_night
@@ -66,7 +66,6 @@ from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, sorted_by, within
 from schemas.ledger_check import Withdrawal, withdrawals_since
 from schemas.messages.stored_messages import scan_entries
-from schemas.pops import RECORDED
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -148,7 +147,7 @@ def _rows_of_broker(facts: BrokerFacts, first_run: str) -> Iterator[tuple[object
     for file in files_that_may_hold(facts.warehouse.files(DELIVERY_BLOCKS, facts.name), where):
         blocks = facts.warehouse.rows(DELIVERY_BLOCKS, where=where, files=[file])
         for row in range(len(blocks)):
-            if blocks["source"][row].as_py() != RECORDED:  # what a broker wrote down is in no window
+            if not blocks["source"][row].is_valid:  # what a broker or a client wrote down is in no window
                 checks.add({name: blocks[name][row] for name in blocks.column_names})
     for key, counts in checks.counts.items():
         yield facts.name, *key, counts["messages"], counts["outside"], counts["twice"]
@@ -430,6 +429,8 @@ def _count_block(
     queue_ids, queue_of = np.unique(np.asarray(blocks["queue_id"][row].values), return_inverse=True)
     for match in blocks["matches"][row]:
         queue_counts = np.bincount(queue_of[positions_of(match, messages)], minlength=len(queue_ids)).tolist()
+        if match["outcome"].as_py() == DENIED:
+            continue
         name = "delivered" if match["outcome"].as_py() == DELIVERED else "dropped"
         for group in match["recipients"].values.field("consumer_group").to_pylist():
             for queue_id, count in zip(queue_ids.tolist(), queue_counts, strict=True):

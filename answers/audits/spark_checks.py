@@ -11,7 +11,7 @@ import pyarrow as pa
 from answers.audits.scope import Scope
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.pops import PLANNED
+from schemas.pops import PLANNED, TRACED
 from schemas.spark_tasks import Session
 
 if TYPE_CHECKING:
@@ -55,9 +55,14 @@ def spark_checks(scope: Scope, session: Session) -> pa.Table:
             for facts in scope.facts
         ),
     )
-    stored = deliveries.read(spark, warehouse).where(F.col("source") == PLANNED)
-    stored = stored.replace({DROPPED_BY_HOOK: DELIVERED}, subset=["outcome"])
-    computed = spark_pipeline.deliveries(spark, warehouse, scope.first_run)
+    stored = deliveries.read(spark, warehouse)
+    pair = ["broker_name", "consumer_group", "commitlog_offset"]
+    decided_by_traces = stored.where(F.col("source") == TRACED).select(pair)
+    stored = stored.where(F.col("source") == PLANNED).replace({DROPPED_BY_HOOK: DELIVERED}, subset=["outcome"])
+    stored, computed = (
+        each.join(decided_by_traces, pair, "left_anti").select(each.columns)
+        for each in (stored, spark_pipeline.deliveries(spark, warehouse, scope.first_run))
+    )
     of_deliveries = _differences("deliveries", computed.where(is_audited), stored.where(is_audited))
     computed = spark_pipeline.entries(spark, warehouse).where(is_audited)
     stored = warehouse.read(spark, CONSUMEQUEUE).select(computed.columns).where(is_audited)

@@ -8,6 +8,8 @@ DELIVERED = "DELIVERED"
 DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
 DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
 DEAD = "DEAD"
+DENIED = "DENIED"
+"""The rules say that the group received the message, and the traces of its client that it did not."""
 
 RECIPIENT = pa.struct(
     [

@@ -18,7 +18,7 @@ in the snapshot, and what is new (NewMessages). Night.run, at the end, does this
 
 A group that pops has no windows while it pops: the broker wrote down what it handed out, and the deliveries follow from
 that (:mod:`jobs.night.pops`). What clients wrote of their own consumption goes to consumptions
-(:mod:`jobs.night.consumption_rows`).
+(:mod:`jobs.night.consumption_rows`), and decides what events leave uncertain (:mod:`jobs.night.traced_deliveries`).
 
 Users' filter hooks are asked after step 3, on Spark. A repeated night is the same, with stored messages as the new
 ones. With ``steps``, only a part of this is done: without *deliver*, the plan is empty.
@@ -82,6 +82,7 @@ from jobs.night.tasks import (
     read_range,
     works_by_topic,
 )
+from jobs.night.traced_deliveries import CountChange, TracedDeliveries
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
@@ -544,11 +545,13 @@ class Night:
             instants,
         )
         self.changes.add_rows(PULL_WINDOWS, [window_rows(plan, self.changes.run)])
-        rows = progress_rows(
-            self.state.topics, plan.groups, self.offsets, parts, queues, instants, self.as_of, self.changes.run, popped
-        )
-        self._add_progress(rows)
         self._add_consumptions()
+        traced = self._decide_by_traces()
+        rows = progress_rows(
+            self.state.topics, plan.groups, self.offsets, parts, queues, instants, self.as_of, self.changes.run, popped,
+            traced,
+        )  # fmt: skip
+        self._add_progress(rows)
         total = mended
         for part in parts:
             total.add_totals(part.result)
@@ -658,6 +661,12 @@ class Night:
         subscribed = {(row.consumer_group, row.topic) for row in self.history}
         log_start = self.state.last.log_start if self.state.last is not None else None
         add_consumptions(self._tasks.traces, self.changes, subscribed, log_start or 0)
+
+    def _decide_by_traces(self) -> Mapping[str, Sequence[CountChange]]:
+        """Lets traces decide what is uncertain. Returns by topic how that changes the counts."""
+        if Step.DELIVER not in self.steps:
+            return {}
+        return TracedDeliveries(self.state, self.changes, self._end, self.as_of).run()
 
     def _mend(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""

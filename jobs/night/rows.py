@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ from jobs.night.night_inputs import NightEvents, NightInputs
 from jobs.night.past import BrokerState
 from jobs.night.pops import NO_POPS, PopCounts
 from jobs.night.tasks import QueueProgress, Queues, TaskResult
+from jobs.night.traced_deliveries import CountChange
 from schemas.arrow_batches import numbered, repeated
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -192,6 +194,9 @@ def _queue_night(
     )
 
 
+NOTHING: Mapping[str, Sequence[CountChange]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, eq=False)
 class Part:
     """The counts of workers, with the pull windows and uncertain changes that they are for, by topic."""
@@ -221,12 +226,13 @@ def progress_rows(
     as_of: int,
     run: str,
     popped: PopCounts = NO_POPS,
+    traced: Mapping[str, Sequence[CountChange]] = NOTHING,
 ) -> ProgressRows:
     """Makes the rows of a night.
 
     ``before``: the offsets at the beginning of the night, by topic. ``queues``: the queues with new entries, by topic
     and queue id. ``instants``: the times (ms) for which workers noted queue ends, by topic. ``popped``: what groups
-    that pop got.
+    that pop got. ``traced``: by topic, how traces change counts.
     """
     by_topic: defaultdict[str, list[GroupNight]] = defaultdict(list)
     for group in groups:
@@ -255,6 +261,7 @@ def progress_rows(
         told_before, committed_before = new.told_to.copy(), new.committed.copy()
         counts = _counts(topic, new, parts)
         _count_pops(new, popped, popped_keys[topic], counts)
+        _count_traces(new, traced.get(topic, ()), counts)
         _begin_again(new, began.values())
         for group in by_topic[topic]:
             _advance(group, old_ends, new, seen, instants.get(topic, np.empty(0, np.int64)))
@@ -359,6 +366,14 @@ def _count_pops(offsets: TopicOffsets, popped: PopCounts, keys: Iterable[Key], c
             for name in ("scanned", "passed_stage1", "passed_stage2"):
                 counts[name][row, column] += popped.returned[key]
             counts["delivered"][row, column] += popped.delivered[key]
+
+
+def _count_traces(offsets: TopicOffsets, changes: Iterable[CountChange], counts: Mapping[str, Int64s]) -> None:
+    """Changes the counts of one topic by what traces decided."""
+    for group, queue_id, name, change in changes:
+        row, column = offsets.groups.get(group), offsets.columns.get(queue_id)
+        if row is not None and column is not None:
+            counts[name][row, column] += change
 
 
 def _count_read(

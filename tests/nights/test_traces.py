@@ -232,6 +232,93 @@ def test_a_contradiction_is_named_with_both_sides(broker: GrowingBroker) -> None
     assert broker.failed_audits() == ["no_trace_without_delivery"]
 
 
+@pytest.fixture
+def changing(broker: GrowingBroker) -> GrowingBroker:
+    """A broker with five messages, T 0/10 to 0/14, of which 0/12 has the tag B. Then nothing is stored for 10 s.
+
+    The tags of ``tags`` change from A to A || B just before it, and the SQL92 of ``sql`` from A to B just after it.
+    """
+    for number, tags in enumerate("AABAA"):
+        broker.log.append(UNIQ_KEY=f"M{number}", TAGS=tags, MSG_REGION="DefaultRegion")
+    return broker
+
+
+def changes_of(at: int) -> list[str]:
+    """``at``: when T 0/12 was stored."""
+
+    def registered(when: int, group: str, type: str, expression: str) -> str:
+        return event(when, "register", group, type=type, expression=expression, consume_from="first")
+
+    return [
+        registered(BEFORE, "tags", "TAG", "A"),
+        registered(BEFORE, "sql", "SQL92", "TAGS = 'A'"),
+        registered(at - EVERY // 2, "tags", "TAG", "A || B"),
+        registered(at + EVERY // 2, "sql", "SQL92", "TAGS = 'B'"),
+    ]
+
+
+def decided(broker: GrowingBroker, group: str) -> list[tuple[int, str, str]]:
+    rows = rows_of(broker.folder / "w", "deliveries", "consumer_group", "queue_offset", "outcome", "source")
+    found = [(row["queue_offset"], row["outcome"], row["source"]) for row in rows if row["consumer_group"] == group]
+    return sorted(row for row in found if row[0] >= 10)
+
+
+def test_traces_decide_what_a_change_leaves_uncertain(changing: GrowingBroker) -> None:
+    at = changing.log.time - 3 * EVERY
+    trace(changing, *(called(number, f"M{number}", "tags", at=at + number) for number in (0, 1, 3, 4)))
+    trace(changing, *(called(number, f"M{number}", "sql", at=at + number) for number in (0, 1, 2)))
+    changing.grow()
+    ended = changing.night(changes_of(at))
+    planned = [(offset, "DELIVERED", "PLANNED") for offset in (10, 11, 13, 14)]
+    assert decided(changing, "tags") == sorted([*planned, (12, "DENIED", "TRACED")])
+    assert decided(changing, "sql") == [*planned[:2], (12, "DELIVERED", "TRACED")]
+    denied = f"0/12, available at {time_text(at)}, was uncertain and not delivered: its client traced only those around"
+    received = (
+        f"0/12 was uncertain, or comes once more, and was delivered: its client consumed it at {time_text(at + 2)}"
+    )
+    assert f"traces decide: tags on T: {denied} it; deliveries have all\n" in ended.out
+    assert f"traces decide: sql on T: {received}; deliveries have all\n" in ended.out
+    assert changing.passes_audits()
+    why = changing.run(explain, "--message", "M2", "--warehouse", changing.folder / "w", "--group", "tags").out
+    assert "not delivered" in why
+    assert "the client traced the messages just before and after it, and not this one" in why
+    before = changing.facts()["deliveries"]
+    changing.night(changes_of(at), "--redo-from", "0")
+    assert changing.facts()["deliveries"] == before
+
+
+def test_traces_of_a_later_night_add_rows_to_what_was_decided(changing: GrowingBroker) -> None:
+    at = changing.log.time - 3 * EVERY
+    trace(changing, *(called(number, f"M{number}", "tags", at=at + number) for number in (0, 1)))
+    changing.night(changes_of(at))
+    first = list(rows_of(changing.folder / "w", "deliveries"))
+    assert (12, "DELIVERED", "PLANNED") in decided(changing, "tags")
+    trace(changing, *(called(number, f"M{number}", "tags", at=at + number) for number in (3, 4)))
+    trace(changing, called(2, "M2", "sql", at=at + 2))
+    changing.grow()
+    changing.night(changes_of(at))
+    assert [row for row in rows_of(changing.folder / "w", "deliveries") if row["run"] == first[0]["run"]] == first
+    assert (12, "DENIED", "TRACED") in decided(changing, "tags")
+    assert (12, "DELIVERED", "TRACED") in decided(changing, "sql")
+    changing.grow()
+    changing.night(changes_of(at))
+    assert decided(changing, "sql").count((12, "DELIVERED", "TRACED")) == 1
+    assert changing.passes_audits()
+
+
+def test_a_message_that_was_traced_twice_was_received_twice(broker: GrowingBroker) -> None:
+    for number in range(3):
+        broker.log.append(UNIQ_KEY=f"M{number}")
+    trace(broker, called(1, "M0"), called(2, "M1"), called(3, "M1", at=9), called(4, "M2"))
+    trace(broker, called(5, "M2", retry_times=1), called(6, "M2", retry_times=2))  # in the memory of an orderly client
+    broker.night([tagged("g")])
+    once = [(offset, "DELIVERED", "PLANNED") for offset in (10, 11, 12)]
+    assert decided(broker, "g") == sorted([*once, (11, "DELIVERED", "TRACED")])
+    again = next(row for row in rows_of(broker.folder / "w", "deliveries") if row["source"] == "TRACED")
+    assert again["available_at"] == 9
+    assert broker.passes_audits()
+
+
 def test_the_journey_of_a_message_has_what_its_clients_wrote(broker: GrowingBroker) -> None:
     broker.log.append(UNIQ_KEY="M1", KEYS="k", TAGS="A")  # the KEYS of the traces, too
     at = broker.log.time

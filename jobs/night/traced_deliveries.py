@@ -1,0 +1,315 @@
+"""What traces decide: the messages of which events leave uncertain whether a group received them.
+
+A trace is stronger than any rule, so it decides
+
+- the messages in *uncertain* windows, and those of clients that disagree: one that a client traced is DELIVERED, and
+  one that complete traces deny is DENIED (:mod:`filtering.delivery.traced_deliveries`);
+- how often a message was received: if a client traced it more often than the rules say, the other times are
+  deliveries, too, as when a client leaves while it consumes.
+
+These deliveries have the source TRACED. They take the place of what tonight's filters say of the same message and
+group. What an earlier night decided stays: what tonight's traces say of it are rows of tonight. Where nothing is
+uncertain, traces decide nothing: they are the check of the rules, and audits name what they contradict.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filtering.delivery.block_schema import DELIVERED, DENIED, DROPPED_BY_CLIENT, MATCH
+from filtering.delivery.entries import Int64s
+from filtering.delivery.pull_window import PullWindow, WindowKind
+from filtering.delivery.recorded_deliveries import RecordedDeliveries
+from filtering.delivery.traced_deliveries import Mask, denied
+from filtering.pops.handed_out import nth
+from filtering.subscriptions.events import GroupTopic
+from jobs.night.commit import Changes
+from jobs.night.past import BrokerState
+from schemas.arrow_batches import codes, replaced
+from schemas.commitlog import COMMITLOG
+from schemas.consumptions import CONSUMPTIONS
+from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, positions_of
+from schemas.delta.table_rows import group_numbers, one_of, sorted_by, within
+from schemas.pops import RECORDED, TRACED
+from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
+from schemas.run_ledger import filtered_to
+from schemas.traced_deliveries import TRACE_COLUMNS, compared, keys, of_messages, pairs, traceable
+
+OUTCOMES = (DELIVERED, DENIED)
+_TOLD = (DELIVERED, DENIED, DROPPED_BY_CLIENT)
+
+
+class CountChange(NamedTuple):
+    """What traces add to a count of delivery_stats of a group in a queue, or take from it."""
+
+    consumer_group: str
+    queue_id: int
+    name: str
+    change: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Covered:
+    """Of some messages: whether a window of tonight or of the night before filtered them, and of tonight.
+
+    ``is_open``: whether it is uncertain who received them. ``subscription_from``: of what filtered them.
+    """
+
+    is_filtered: Mask
+    is_tonight: Mask
+    is_open: Mask
+    subscription_from: Int64s
+
+
+class TracedDeliveries:
+    """What the traces of a night decide. Its windows, deliveries and traces are in ``changes``.
+
+    ``end``: the physical offset up to which the night goes. ``as_of``: its end, ms. Since traces come late, those of
+    the night before are compared with deliveries of both nights.
+    """
+
+    def __init__(self, state: BrokerState, changes: Changes, end: int, as_of: int) -> None:
+        self._changes = changes
+        self._end, self._as_of = end, as_of
+        self._first_trace = filtered_to(state.nights[:-1])
+        self._before = state.nights[-1].run if state.nights else ""
+        self._counts: defaultdict[str, list[CountChange]] = defaultdict(list)
+
+    def run(self) -> Mapping[str, Sequence[CountChange]]:
+        """Adds the deliveries that traces decide to the changes. Returns by topic how they change the counts."""
+        where = [within("trace_offset", self._first_trace, self._end)]
+        rows = of_messages(self._changes.rows(CONSUMPTIONS, TRACE_COLUMNS, where))
+        repeated = rows.filter(pa.array(_is_repeated(rows)))
+        groups = {group for group, _ in self._open_keys} | set(repeated["consumer_group"].to_pylist())
+        rows = rows.filter(pc.is_in(rows["consumer_group"], value_set=pa.array(sorted(groups), pa.string())))
+        if not len(rows):
+            return {}
+        told = self._told(pc.unique(rows["consumer_group"]).to_pylist(), self._before)
+        decided = pa.concat_tables([self._denied(rows, told), self._received(rows, told)])
+        if len(decided):
+            self._replace(decided)
+            self._add(decided)
+        return self._counts
+
+    @cached_property
+    def _windows(self) -> Mapping[GroupTopic, Sequence[tuple[str, PullWindow]]]:
+        """The windows of tonight and of the night before, each with its run, by group and topic."""
+        found: defaultdict[GroupTopic, list[tuple[str, PullWindow]]] = defaultdict(list)
+        for run, window in stored_windows(self._changes.rows(PULL_WINDOWS, where=[within("run", self._before)])):
+            found[window.key].append((run, window))
+        return found
+
+    @cached_property
+    def _open_keys(self) -> Collection[GroupTopic]:
+        return {key for key, windows in self._windows.items() if any(_is_open(window) for _, window in windows)}
+
+    def _told(self, groups: Sequence[str], first_run: str) -> pa.Table:
+        blocks = self._changes.rows(DELIVERY_BLOCKS, where=[within("run", first_run)])
+        return pairs(blocks, groups, _TOLD)
+
+    def _denied(self, rows: pa.Table, told: pa.Table) -> pa.Table:
+        """The deliveries that were uncertain, and that complete traces deny, as PAIRS."""
+        is_denied_before = pc.equal(told["outcome"], DENIED)
+        denied_before, told = told.filter(is_denied_before), told.filter(pc.equal(told["outcome"], DELIVERED))
+        traces, of_told = compared(rows, told, self._as_of)
+        storage, files = self._changes.warehouse.log(COMMITLOG).storage, self._changes.files(COMMITLOG)
+        offsets = told["commitlog_offset"].to_numpy()
+        is_denied = denied(of_told, traces, self._as_of, lambda at: traceable(storage, files, offsets[at]))
+        told_keys, known = keys(told, denied_before)
+        found = told.filter(pa.array(is_denied & ~np.isin(told_keys, known)))
+        found = found.filter(pa.array(self._covered(found).is_open))
+        is_tonight = np.array(pc.equal(found["run"], self._changes.run), np.int64)
+        self._count(found, delivered=-is_tonight, passed_stage1=-is_tonight, passed_stage2=-is_tonight)
+        run, source = (pa.repeat(text, len(found)) for text in (self._changes.run, TRACED))
+        return replaced(found, outcome=pa.repeat(DENIED, len(found)), run=run, source=source)
+
+    def _received(self, rows: pa.Table, told: pa.Table) -> pa.Table:
+        """What clients traced more often than it is told, as PAIRS: open messages, and those received again."""
+        told_keys, keys_of_rows = keys(told.filter(pc.equal(told["outcome"], DELIVERED)), rows)
+        is_candidate = ~np.isin(keys_of_rows, told_keys) | _is_repeated(rows)
+        candidates = rows.filter(pa.array(np.array(pc.equal(rows["records"], 1)) & is_candidate))
+        if not len(candidates):
+            return PAIRS.empty_table()
+        offsets = one_of("commitlog_offset", pc.unique(candidates["commitlog_offset"]).to_pylist())
+        groups = pc.unique(candidates["consumer_group"]).to_pylist()
+        where = [offsets, one_of("consumer_group", groups), within("trace_offset", below=self._end)]
+        traced = _of_one_try(self._changes.rows(CONSUMPTIONS, TRACE_COLUMNS, where))
+        told = self._told(groups, "")
+        told = sorted_by(told.filter(offsets.mask(told)), "available_at")
+        is_dropped = pc.and_(pc.equal(told["outcome"], DROPPED_BY_CLIENT), pc.equal(told["run"], self._changes.run))
+        masks = pc.equal(told["outcome"], DELIVERED), pc.equal(told["source"], RECORDED), is_dropped
+        key, told_key, *others = keys(traced, told, *(told.filter(mask) for mask in masks))
+        delivered, recorded, dropped = others
+        times_told = np.bincount(delivered, minlength=key.max(initial=0) + 1)[key]
+        covered = self._covered(traced)
+        is_new = nth(key) >= times_told
+        is_new &= np.where(times_told > 0, ~np.isin(key, recorded), covered.is_open & covered.is_filtered)
+        last_told = np.full(max(key.max(initial=0), told_key.max(initial=0)) + 1, 0)
+        last_told[told_key] = told["subscription_from"].to_numpy()
+        subscription_from = np.where(covered.is_filtered, covered.subscription_from, last_told[key])
+        was_dropped = np.isin(key, dropped) & (times_told == 0)
+        is_first = covered.is_tonight & (times_told == 0)
+        traced = traced.append_column("subscription_from", pa.array(subscription_from))
+        passed = (~was_dropped)[is_new].astype(np.int64)
+        self._count(
+            traced.filter(pa.array(is_new)),
+            delivered=np.ones(int(is_new.sum()), np.int64),
+            passed_stage1=passed,
+            passed_stage2=passed,
+            scanned=passed * ~is_first[is_new],
+        )
+        traced = traced.filter(pa.array(is_new)).rename_columns({"consumed_at": "available_at"})
+        known = {"outcome": DELIVERED, "source": TRACED, "run": self._changes.run}
+        traced = traced.drop_columns("run")
+        for name, text in known.items():
+            traced = traced.append_column(name, pa.repeat(text, len(traced)))
+        return traced.select(PAIRS.names).cast(PAIRS)
+
+    def _count(self, rows: pa.Table, **changes: Int64s) -> None:
+        """Adds up, by group and queue, how each row changes some counts."""
+        queues, queue = group_numbers(rows, ["consumer_group", "topic", "queue_id"])
+        for name, each in changes.items():
+            sums = np.bincount(queue, each, len(queues)).astype(np.int64).tolist()
+            for (group, topic, queue_id), change in zip(queues, sums, strict=True):
+                self._counts[topic].append(CountChange(group, queue_id, name, change))
+
+    def _covered(self, rows: pa.Table) -> _Covered:
+        """What the windows of tonight and of the night before say of some groups and messages."""
+        nothing = np.zeros(len(rows), bool)
+        found = _Covered(nothing, nothing.copy(), nothing.copy(), np.zeros(len(rows), np.int64))
+        offsets = rows["commitlog_offset"].to_numpy()
+        stored = self._stored_at(offsets)
+        queue_offset = rows["queue_offset"].to_numpy()
+        queues, queue = group_numbers(rows, ["consumer_group", "topic", "queue_id"])
+        for number, (group, topic, queue_id) in enumerate(queues):
+            own = np.flatnonzero(queue == number)
+            for run, window in self._windows.get((group, topic), ()):
+                inside = own[window.covers(queue_id, queue_offset[own], offsets[own], stored[own])]
+                found.is_open[inside] |= _is_open(window)
+                if window.kind in PULLED:
+                    found.is_filtered[inside] = True
+                    found.subscription_from[inside] = window.subscription_from
+                    found.is_tonight[inside] |= run == self._changes.run
+        return found
+
+    def _stored_at(self, offsets: Int64s) -> Int64s:
+        """The store timestamps of the messages at some physical offsets."""
+        if not len(offsets):
+            return offsets
+        limits = within("commitlog_offset", int(offsets.min()), int(offsets.max()) + 1)
+        where = [limits, one_of("commitlog_offset", np.unique(offsets).tolist())]
+        rows = self._changes.rows(COMMITLOG, ["commitlog_offset", "store_timestamp"], where)
+        rows = rows.take(pc.sort_indices(rows["commitlog_offset"]))
+        at = np.searchsorted(rows["commitlog_offset"].to_numpy(), offsets)
+        found: Int64s = rows["store_timestamp"].to_numpy()[at]
+        return found
+
+    def _replace(self, decided: pa.Table) -> None:
+        """Takes what traces decided otherwise out of the deliveries of tonight."""
+        instead = {DELIVERED: DROPPED_BY_CLIENT, DENIED: DELIVERED}
+        numbers = group_numbers(decided, ["topic", "consumer_group", "outcome"])
+        taken: defaultdict[str, dict[tuple[str, str], Int64s]] = defaultdict(dict)
+        for number, (topic, group, outcome) in enumerate(numbers[0]):
+            offsets = decided["commitlog_offset"].to_numpy()[numbers[1] == number]
+            taken[topic][group, instead[outcome]] = offsets
+        where = [one_of("run", [self._changes.run]), one_of("topic", taken)]
+        blocks = self._changes.rows(DELIVERY_BLOCKS, where=where)
+        is_planned = pc.is_null(blocks["source"])
+        changed = list(_without(blocks.filter(is_planned), taken))
+        self._changes.delete_rows(DELIVERY_BLOCKS, where)
+        self._changes.add_rows(DELIVERY_BLOCKS, [*blocks.filter(pc.invert(is_planned)).to_batches(), *changed])
+
+    def _add(self, decided: pa.Table) -> None:
+        known = {"run": pa.array([self._changes.run]), "source": pa.array([TRACED])}
+        topics, topic = group_numbers(decided, ["topic"])
+        stored = self._stored_at(decided["commitlog_offset"].to_numpy())
+        blocks = []
+        for number, (name,) in enumerate(topics):
+            own = np.flatnonzero(topic == number)
+            rows = decided.take(pa.array(own))
+            groups, group = group_numbers(rows, ["consumer_group"])
+            outcome = np.array(pc.index_in(rows["outcome"], value_set=pa.array(OUTCOMES)), np.int64)
+            deliveries = RecordedDeliveries(
+                name,
+                rows["queue_id"].to_numpy(),
+                rows["queue_offset"].to_numpy(),
+                rows["commitlog_offset"].to_numpy(),
+                stored[own],
+                group,
+                outcome,
+                rows["available_at"].to_numpy(),
+                rows["subscription_from"].to_numpy(),
+                [each for (each,) in groups],
+                OUTCOMES,
+            )
+            blocks += [DELIVERY_BLOCKS.batch(row | known, 1) for row in deliveries.rows()]
+        self._changes.add_rows(DELIVERY_BLOCKS, blocks)
+
+
+def _is_open(window: PullWindow) -> bool:
+    """Whether it is not known who received the messages of a window."""
+    return window.kind is WindowKind.UNCERTAIN or window.is_of_client
+
+
+def _is_repeated(rows: pa.Table) -> Mask:
+    """Which traces say the same of a message as one before them, such as that it was received for the first time."""
+    tries = codes(rows["retry_times"])
+    found: Mask = nth(keys(rows)[0] * (tries.max(initial=0) + 1) + tries) > 0
+    return found
+
+
+def _of_one_try(rows: pa.Table) -> pa.Table:
+    """The traces of the try that a message has most traces of, by time.
+
+    An orderly consumer that tries a message again in its own memory did not receive it again.
+    """
+    rows = rows.filter(pc.equal(rows["records"], 1))
+    rows = sorted_by(of_messages(rows), "consumed_at")
+    (key,), tries = keys(rows), rows["retry_times"].fill_null(0).to_numpy()
+    pairs, number, counts = np.unique(np.stack([key, tries]), axis=1, return_inverse=True, return_counts=True)
+    order = np.lexsort((pairs[1], -counts, pairs[0]))
+    is_most = np.zeros(len(order), bool)
+    is_most[order[np.append(True, np.diff(pairs[0][order]) != 0)[: len(order)]]] = True
+    return rows.filter(pa.array(is_most[number.reshape(-1)]))
+
+
+def _without(blocks: pa.Table, taken: Mapping[str, Mapping[tuple[str, str], Int64s]]) -> Iterator[pa.RecordBatch]:
+    """The blocks without some messages: by topic, group and outcome, their physical offsets."""
+    for row in blocks.to_batches(max_chunksize=1):
+        of_topic = taken[row["topic"][0].as_py()]
+        matches = row["matches"].flatten()
+        kept = _matches_without(matches, row["commitlog_offset"].flatten().to_numpy(), of_topic)
+        if len(kept):
+            lists = pa.ListArray.from_arrays(pa.array([0, len(kept)], pa.int32()), kept)
+            yield row.set_column(row.schema.get_field_index("matches"), row.schema.field("matches"), lists)
+
+
+def _matches_without(
+    matches: pa.StructArray, offsets: Int64s, taken: Mapping[tuple[str, str], Int64s]
+) -> pa.StructArray:
+    found: list[Any] = []
+    for match in matches:
+        outcome, positions = match["outcome"].as_py(), positions_of(match, len(offsets))
+        rest = []
+        for recipient in match["recipients"].as_py():
+            of_group = taken.get((recipient["consumer_group"], outcome))
+            left = positions if of_group is None else positions[~np.isin(offsets[positions], of_group)]
+            if len(left) == len(positions):
+                rest.append(recipient)
+            elif len(left):
+                found.append(
+                    {"outcome": outcome, "messages": len(left), "recipients": [recipient], "positions": left.tolist()}
+                )
+        if len(rest) == len(match["recipients"]):
+            found.append(match.as_py())
+        elif rest:
+            found.append(match.as_py() | {"recipients": rest})
+    return pa.array(found, MATCH)

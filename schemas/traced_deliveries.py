@@ -1,0 +1,75 @@
+"""Deliveries and traces side by side, as :mod:`filtering.delivery.traced_deliveries` compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filtering.delivery.entries import Int64s
+from filtering.delivery.traced_deliveries import Mask, Told, Traces
+from schemas.arrow_batches import codes
+from schemas.deliveries import PAIRS, pairs_of
+from schemas.delta.table import StoredFile
+from schemas.delta.table_rows import files_that_may_hold, within
+from schemas.messages.stored_messages import read_messages
+from schemas.storage import Storage
+
+TRACE_COLUMNS = ("consumer_group", "topic", "queue_id", "queue_offset", "commitlog_offset", "records", "retry_times",
+                 "consumed_at", "client_process", "trace_offset", "run")  # fmt: skip
+"""The columns of consumptions that are compared with deliveries."""
+_REGION, _TRACE_ON = "MSG_REGION", "TRACE_ON"
+
+
+def of_messages(rows: pa.Table) -> pa.Table:
+    """The rows of consumptions that say of which group and message they are."""
+    return rows.filter(pc.and_(pc.is_valid(rows["commitlog_offset"]), pc.is_valid(rows["consumer_group"])))
+
+
+def pairs(blocks: pa.Table, groups: Collection[str], outcomes: Collection[str]) -> pa.Table:
+    """The rows of PAIRS of some groups with some outcomes."""
+    return pa.Table.from_batches(list(pairs_of(blocks, groups, outcomes)), PAIRS)
+
+
+def keys(*parts: pa.Table) -> list[Int64s]:
+    """A number for the group and the physical offset of each row, the same in all parts."""
+    rows = pa.concat_tables([part.select(["consumer_group", "commitlog_offset"]) for part in parts])
+    distinct, numbers = np.unique(rows["commitlog_offset"].to_numpy(), return_inverse=True)
+    found = codes(rows["consumer_group"]) * len(distinct) + numbers.reshape(-1)
+    return np.split(found, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def compared(rows: pa.Table, told: pa.Table, as_of: int) -> tuple[Traces, Told]:
+    """Rows of consumptions and of PAIRS, as numbers. ``as_of`` (ms): instead of the time of a call without one."""
+    traced_keys, told_keys = keys(rows, told)
+    queues = [codes(told[name]) for name in ("consumer_group", "topic")]
+    _, queue = np.unique(np.stack([*queues, told["queue_id"].to_numpy()]), axis=1, return_inverse=True)
+    traces = Traces(traced_keys, codes(rows["client_process"]), rows["consumed_at"].fill_null(as_of).to_numpy())
+    offsets, available_at = (told[name].to_numpy() for name in ("queue_offset", "available_at"))
+    return traces, Told(told_keys, queue.reshape(-1), offsets, available_at)
+
+
+def traceable(storage: Storage, files: Sequence[StoredFile], offsets: Int64s) -> tuple[Mask, Mask]:
+    """Of the messages at some physical offsets: those that a client traces, and those that it passes over in a call.
+
+    ``files``: those of commitlog.
+    """
+    limits = int(offsets.min()), int(offsets.max()) + 1
+    paths = [file.path for file in files_that_may_hold(files, [within("commitlog_offset", *limits)])]
+    is_traced, is_passed_over = np.zeros(len(offsets), bool), np.zeros(len(offsets), bool)
+    for messages in read_messages(storage, paths, limits, None, (_REGION, _TRACE_ON)):
+        rows = np.flatnonzero(np.isin(messages.commitlog_offset, offsets))
+        for shape in np.unique(messages.shape_of[rows]).tolist():
+            of_shape = rows[messages.shape_of[rows] == shape]
+            values = messages.properties((_REGION, _TRACE_ON), of_shape)
+            here = np.isin(offsets, messages.commitlog_offset[of_shape])
+            place = np.searchsorted(messages.commitlog_offset[of_shape], offsets[here])
+            is_off, has_region = np.zeros(len(of_shape), bool), np.zeros(len(of_shape), bool)
+            if _TRACE_ON in values:
+                is_off = np.array(pc.equal(values[_TRACE_ON].text_of_each(), "false").fill_null(False))
+            if _REGION in values:
+                has_region = np.array(values[_REGION].text_of_each().is_valid())
+            is_traced[here], is_passed_over[here] = (has_region & ~is_off)[place], is_off[place]
+    return is_traced, is_passed_over
