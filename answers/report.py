@@ -1,9 +1,9 @@
 """Everything that a report of a night shows, from the tables. The summary of ``nightly`` is a part of it.
 
-The counts of each group on each topic (GroupCounts) stand beside those of another night, and each night has totals
-(ReportedNight). :func:`attention` lists the conditions that hold and need attention, with severities: this list is the
-same in the summary, the report, ``nightly --strict`` and the documentation (CONDITIONS). :func:`night_summary` and
-:func:`report` put it together; :mod:`jobs.report_page` makes the page.
+The counts of each group on each topic (GroupCounts) stand beside those of another night, with what it popped
+(GroupPops), and each night has totals (ReportedNight). :func:`attention` lists the conditions that hold and need
+attention, with severities: this list is the same in the summary, the report, ``nightly --strict`` and the documentation
+(CONDITIONS). :func:`night_summary` and :func:`report` put it together; :mod:`jobs.report_page` makes the page.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from answers.lag import away_beyond_end, lag
 from answers.lint import findings, findings_without_messages
 from answers.proof import proof
 from filtering.counted import counted, listed
-from filtering.delivery.block_schema import DENIED
+from filtering.delivery.block_schema import DEAD, DENIED, DROPPED_BY_CLIENT
 from filtering.delivery.entries import has_entry
 from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
 from filtering.pops.record import subscribed_topic
@@ -37,9 +37,11 @@ from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import client_name
+from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, MEANINGS, client_drops
-from schemas.delta.table_rows import group_numbers, one_of, tuples
+from schemas.delta.table_rows import group_numbers, one_of, sums, tuples
 from schemas.errors import UsageError, time_text
+from schemas.pops import POPS, RECORDED
 from schemas.quarantine import QUARANTINE, is_of_log
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import LedgerEntry, by_broker, read_ledger, runs_of, unreplaced_runs
@@ -97,6 +99,74 @@ def _proven(facts: BrokerFacts, runs: Sequence[str]) -> Counter[tuple[str, str, 
     names = ["run", "consumer_group", "topic"]
     keys, numbers = group_numbers(rows, names)
     return Counter(dict(zip(keys, np.bincount(numbers, minlength=len(keys)).tolist(), strict=True)))
+
+
+@dataclass(frozen=True)
+class GroupPops:
+    """What became of the messages that a group popped from a topic in a night, as far as it is known now.
+
+    ``popped``: how often a message was handed out, of which ``redelivered`` times again. ``attempts``: of the message
+    that was tried most often. ``dropped_by_tags``: by the proxy or the client. ``dead``: tried too often, and given up.
+    ``median_ms``, ``p99_ms``: how long after the pop the median and 99 % of those acknowledged were; None: none was.
+    """
+
+    popped: int
+    redelivered: int
+    attempts: int
+    dropped_by_tags: int
+    dead: int
+    acknowledged: int
+    median_ms: int | None
+    p99_ms: int | None
+
+
+def pops_of(facts: BrokerFacts, run: str) -> dict[GroupTopic, GroupPops]:
+    """By group and topic, what groups popped in the night of a run. A retry topic is a topic of its own."""
+    if POPS.name not in facts.last.tables:
+        return {}
+    names = ["consumer_group", "topic", "popped_at", "attempt", "acknowledged_at"]
+    rows = facts.rows(POPS, names, [one_of("run", [run])])
+    keys, numbers = group_numbers(rows, names[:2])
+    outcomes = _recorded_outcomes(facts, run)
+    attempt = rows["attempt"].fill_null(1).to_numpy()
+    taken = pc.subtract(rows["acknowledged_at"], rows["popped_at"]).fill_null(-1).to_numpy()
+    order = np.lexsort((taken, numbers))
+    found = {}
+    bounds = np.searchsorted(numbers[order], np.arange(len(keys) + 1))
+    for number, (group, topic) in enumerate(keys):
+        own = order[bounds[number] : bounds[number + 1]]
+        times = taken[own][taken[own] >= 0]
+        median, p99 = np.quantile(times, (0.5, 0.99)).round().astype(int).tolist() if len(times) else (None, None)
+        found[group, topic] = GroupPops(
+            popped=len(own),
+            redelivered=int((attempt[own] > 1).sum()),
+            attempts=int(attempt[own].max()),
+            dropped_by_tags=outcomes.get((group, topic, DROPPED_BY_CLIENT), 0),
+            dead=outcomes.get((group, topic, DEAD), 0),
+            acknowledged=len(times),
+            median_ms=median,
+            p99_ms=p99,
+        )
+    return found
+
+
+def _recorded_outcomes(facts: BrokerFacts, run: str) -> Mapping[tuple[object, ...], int]:
+    """By group, topic and outcome, the messages that the broker's own record says were handed out."""
+    where = [one_of("run", [run]), one_of("source", [RECORDED])]
+    blocks = facts.rows(DELIVERY_BLOCKS, ["topic", "matches", "run", "source"], where).combine_chunks()
+    matches, block = pc.list_flatten(blocks["matches"]), pc.list_parent_indices(blocks["matches"])
+    matches, topics = pa.chunked_array(matches).combine_chunks(), blocks["topic"].take(block)
+    recipients = matches.field("recipients")
+    match = pc.list_parent_indices(recipients)
+    rows = pa.table(
+        {
+            "consumer_group": recipients.flatten().field("consumer_group"),
+            "topic": topics.take(match),
+            "outcome": matches.field("outcome").take(match),
+            "messages": matches.field("messages").take(match),
+        }
+    )
+    return {key: each["messages"] for key, each in sums(rows, rows.column_names[:3], ["messages"]).items()}
 
 
 def group_counts(
@@ -384,12 +454,13 @@ class GroupReport(GroupCounts):
     """One group on one topic. ``before``: the counts of the compared night.
 
     ``delivered_in_all``: the deliveries in all nights of the report. ``last_pulled``: queue id and queue offset of an
-    entry that the group pulled last, None if it never pulled.
+    entry that the group pulled last, None if it never pulled. ``pops``: what it popped, None if it does not pop.
     """
 
     delivered_in_all: int
     lag: GroupLag
     last_pulled: tuple[int, int] | None
+    pops: GroupPops | None
 
     @property
     def change(self) -> int:
@@ -409,23 +480,24 @@ class TopicReport:
 
 
 def group_reports(
-    facts: BrokerFacts, nights: Sequence[Mapping[GroupTopic, Counts]], before: Mapping[GroupTopic, Counts]
+    facts: BrokerFacts, run: str, nights: Sequence[Mapping[GroupTopic, Counts]], before: Mapping[GroupTopic, Counts]
 ) -> list[GroupReport]:
     """The reports of all groups, the greatest change first, then the most pending.
 
-    ``nights``: the counts of the nights that are shown, of which the last is reported. ``before``: those of the
-    compared night.
+    ``run``: that of the reported night. ``nights``: the counts of the nights that are shown, of which the last is
+    reported. ``before``: those of the compared night.
     """
     in_all: Counter[GroupTopic] = Counter()
     for night in nights:
         in_all.update({key: each["delivered"] for key, each in night.items()})
-    lags, pulled = _group_lags(facts), _last_pulled(facts)
+    lags, pulled, pops = _group_lags(facts), _last_pulled(facts), pops_of(facts, run)
     reports = [
         GroupReport(
             **vars(group),
             delivered_in_all=in_all[group.key],
             lag=lags.get(group.key, GroupLag()),
             last_pulled=pulled.get(group.key),
+            pops=pops.get(group.key),
         )
         for group in group_counts(facts, nights[-1], before)
     ]
@@ -486,11 +558,13 @@ class NightSummary:
     """A broker's last night.
 
     ``run`` is that of the counts. ``groups`` are in the order of topic and name. ``attention``: the conditions that
-    hold, the worst first. ``notes``: what else looks wrong. ``started``: where new groups began.
+    hold, the worst first. ``notes``: what else looks wrong. ``started``: where new groups began. ``pops``: by group and
+    topic, what groups popped.
     """
 
     run: str
     groups: Sequence[GroupCounts]
+    pops: Mapping[GroupTopic, GroupPops]
     attention: Sequence[Problem]
     notes: Sequence[str]
     started: Sequence[str]
@@ -511,9 +585,11 @@ def night_summary(facts: BrokerFacts, session: Session | None = None, checks_mes
         found = findings(facts, session)
     else:
         found = findings_without_messages(facts, chain.from_iterable(own.values()), session)
+    run = runs[-1] if runs else facts.last.run
     return NightSummary(
-        runs[-1] if runs else facts.last.run,
+        run,
         groups,
+        pops_of(facts, run),
         attention(facts, now, found, not_replayed(facts)),
         list(_notes(facts, own)),
         started_last_night(facts),
@@ -811,7 +887,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
         nights=[nights[entry.run] for entry in shown],
         earlier_nights=len(with_deliveries) - len(shown),
         compared=nights[compared_entry.run] if compared_entry is not None else None,
-        groups=group_reports(facts, [by_run[entry.run] for entry in shown], before),
+        groups=group_reports(facts, last, [by_run[entry.run] for entry in shown], before),
         topics=topic_reports(facts, last, by_run[last], before),
         attention=attention(facts, by_run[last], found, not_replayed(facts)),
         findings=found,

@@ -34,7 +34,9 @@ def night(number: int, delivered: int = 1_000) -> ReportedNight:
 def group(name: str, topic: str = "Orders", expression: str = "qty > 5", delivered: int = 7) -> GroupReport:
     now = counts(scanned=12_345, passed_stage1=4_000, passed_stage2=delivered, delivered=delivered, pending=3)
     before = counts(scanned=11_000, passed_stage1=3_500, passed_stage2=5, delivered=5)
-    return GroupReport(name, topic, expression, now, before, 30 * delivered, GroupLag(1_234, 56, 8_040_000), (3, 41))
+    return GroupReport(
+        name, topic, expression, now, before, 30 * delivered, GroupLag(1_234, 56, 8_040_000), (3, 41), None
+    )
 
 
 def report(groups: int = 20, nights: int = 30, name: str = "cg_{:04}", expression: str = "qty > 5") -> Report:

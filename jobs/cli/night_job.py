@@ -19,10 +19,19 @@ from numba.core import event as numba_event
 
 from answers.export import DELIVERIES
 from answers.facts import BrokerFacts, open_facts
-from answers.report import Counts, GroupCounts, NightSummary, errors, messages_without_entry, night_summary, total
+from answers.report import (
+    Counts,
+    GroupCounts,
+    GroupPops,
+    NightSummary,
+    errors,
+    messages_without_entry,
+    night_summary,
+    total,
+)
 from filtering.broker_config import BrokerConfig
 from filtering.counted import counted
-from filtering.subscriptions.events import Operation
+from filtering.subscriptions.events import GroupTopic, Operation
 from jobs.cli import options as shared
 from jobs.cli.application import CheckFailed, describe
 from jobs.cli.prometheus import night_metrics, write
@@ -227,6 +236,14 @@ COLUMNS = (
     ("lost", "lost"),
     ("pending", "pending"),
 )
+POP_COLUMNS = {
+    "popped": "popped",
+    "redelivered": "redelivered",
+    "attempts": "attempts",
+    "dropped_by_tags": "dropped by tags",
+    "dead": "dead",
+    "acknowledged": "acknowledged",
+}
 ALWAYS_SHOWN = frozenset({"scanned", "passed_stage1", "passed_stage2", "delivered", "pending"})
 WIDTH = 118
 LONGEST_FILTER = 400
@@ -242,6 +259,7 @@ def print_summary(run: Run, night: SummarizedNight) -> None:
     if report.entry is None and summary.groups:
         print(f"Nothing was new: the counts are those of run {summary.run}.\n")
     _print_groups(summary.groups)
+    _print_pops(summary.pops)
     for line in night.lines:
         print(printable(line))
     if summary.notes:
@@ -322,6 +340,26 @@ def _print_groups(groups: Sequence[GroupCounts]) -> None:
         ]
         titles = ["group", *columns.values(), "filter"]
         print_table(titles, rows, indent="  ", last_is_text=True)
+    print()
+
+
+def _print_pops(pops: Mapping[GroupTopic, GroupPops]) -> None:
+    """Prints what groups popped. A retry topic is a topic of its own."""
+    if not pops:
+        return
+    print("popped: how often a message was handed out, of which again: redelivered · acknowledged: up to now")
+    print("median, 99 %: how long after the pop those that are acknowledged were")
+    titles = ["group", "topic", *POP_COLUMNS.values(), "median", "99 %"]
+    rows = [
+        [
+            short(group),
+            short(topic),
+            *(count(getattr(each, name)) for name in POP_COLUMNS),
+            *("-" if ms is None else f"{ms:,} ms" for ms in (each.median_ms, each.p99_ms)),
+        ]
+        for (group, topic), each in sorted(pops.items())
+    ]
+    print_table(titles, rows, indent="  ", left=2)
     print()
 
 

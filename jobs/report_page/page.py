@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from answers.rendering import one_line
-from answers.report import MOST_NIGHTS, GroupReport, NoReport, Report, ReportedNight, StageCounts
+from answers.report import MOST_NIGHTS, GroupPops, GroupReport, NoReport, Report, ReportedNight, StageCounts
 from filtering.counted import counted, shortened
 from filtering.findings import ERROR, SEVERITIES, WARN
 from jobs.cli.text import age as duration
@@ -122,6 +122,10 @@ def _of_count(title: str, name: str, is_optional: bool = True) -> Column:
     return Column(title, MEANINGS[name], lambda row: row.counts[name], is_optional=is_optional)
 
 
+def _of_pops(title: str, explanation: str, value: Callable[[GroupPops], int | None]) -> Column:
+    return Column(title, explanation, lambda row: None if row.pops is None else value(row.pops))
+
+
 def _less(name: str, other: str) -> Value:
     return lambda row: row.counts[name] - row.counts[other]
 
@@ -139,6 +143,14 @@ def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> li
         Column("Stopped on message", "by the expression: read, and not sent",
                _less("passed_stage1", "passed_stage2"), is_optional=False),
         _of_count("Proven", "proven"),
+        _of_pops("Popped", "how often a message was handed out by a pop", lambda pops: pops.popped),
+        _of_pops("Redelivered", "popped again", lambda pops: pops.redelivered),
+        _of_pops("Attempts", "of the message that was tried most often", lambda pops: pops.attempts),
+        _of_pops("Dropped by tags", "popped, and dropped after the broker", lambda pops: pops.dropped_by_tags),
+        _of_pops("Dead", "popped once too often, and given up", lambda pops: pops.dead),
+        _of_pops("Acknowledged", "pops that were acknowledged up to now", lambda pops: pops.acknowledged),
+        _of_pops("Median ms", "from the pop to the acknowledgement", lambda pops: pops.median_ms),
+        _of_pops("99 % ms", "from the pop to the acknowledgement", lambda pops: pops.p99_ms),
         _of_count("Client drops", "client_drops"),
         _of_count("Hook drops", "dropped_by_hook"),
         _of_count("Errors", "evaluation_errors"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import statistics
 import struct
 import zlib
 from collections import Counter
@@ -18,6 +19,8 @@ from pathlib import Path
 import pytest
 
 from answers import warehouse as warehouse_door
+from answers.facts import open_facts
+from answers.report import pops_of
 from filtering.explanation.journey import StepKind
 from jobs import audit, explain, lag, maintain, nightly
 from schemas.delta.warehouse import Warehouse
@@ -76,6 +79,23 @@ def delivered(warehouse: Path, nights: tuple[int, ...] = NIGHTS) -> Counter[Deli
 def deviations(found: Counter[Delivery], expected: Counter[Delivery]) -> Counter[str]:
     wrong = (found - expected) + (expected - found)
     return Counter(key[0] for key in wrong.elements() if key[0] not in IN_ORDER | {OPEN})
+
+
+def test_the_summary_says_what_became_of_the_pops(popped: Path) -> None:
+    facts = open_facts(Warehouse.at(str(popped)))
+    found = pops_of(facts, facts.last.run)
+    live = [row for row in rows("pop_dev", "live") if row["night"] == 4 and row["group"] not in IN_ORDER]
+    of_clients = Counter((row["group"], row["topic"]) for row in live)
+    again = Counter((row["group"], row["topic"]) for row in live if row["attempt"] > 1)
+    for key, pops in found.items():
+        assert pops.popped - pops.dropped_by_tags - pops.dead == of_clients[key] or key[0] == OPEN, key
+        assert pops.redelivered - pops.dead == again[key], key
+    key = "pop_all_orders", "OrderEvents"
+    taken = [row["ackedAt"] - row["popTime"] for row in live if (row["group"], row["topic"]) == key]
+    assert found[key].acknowledged == len(taken)
+    assert found[key].median_ms == pytest.approx(statistics.median(taken), abs=15)
+    assert sum(pops.dead for pops in found.values()) > 0
+    assert sum(pops.dropped_by_tags for pops in found.values()) > 0
 
 
 def test_every_group_got_what_its_clients_received_night_by_night(popped: Path) -> None:
