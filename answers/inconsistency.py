@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from answers.facts import BrokerFacts
 from filtering.consumption.clients import client_checks, dropping_clients, passes_in_force
 from filtering.counted import counted
-from filtering.delivery.lost_messages import LOST, LostMessages, losses
+from filtering.delivery.lost_messages import LOST, Loss, LostMessages, losses, losses_of_pops
 from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.delivery.pull_window import FOREVER
 from filtering.explanation.decision import Outcome
@@ -31,13 +31,15 @@ from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
 from schemas.delivery_stats import DELIVERY_STATS, client_drops
-from schemas.delta.table_rows import files_that_may_hold, one_of, row_groups, sorted_by, within
+from schemas.delta.table_rows import files_that_may_hold, one_of, row_groups, sorted_by, tuples, within
 from schemas.messages.stored_messages import scan_entries
+from schemas.pops import POPS
 from schemas.run_ledger import LedgerEntry
 from schemas.spark_tasks import Session
 
-STOPPED, DROPPED, WAITING = "STOPPED_BY_BROKER", "DROPPED_BY_CLIENT", "WAITING"
-"""Why clients do not get a message: another subscription stops it, the client of the queue drops it, or it waits."""
+STOPPED, DROPPED, WAITING, PASSED_OVER = "STOPPED_BY_BROKER", "DROPPED_BY_CLIENT", "WAITING", "PASSED_OVER"
+"""Why clients do not get a message: another subscription stops it, the client of the queue drops it, it waits, or
+another client's pop read it, and passed it over for all."""
 _OF_LOSS = pa.schema(
     [
         ("consumer_group", pa.string()),
@@ -149,18 +151,25 @@ def knows_clients(facts: BrokerFacts) -> bool:
 def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
     """All disagreements of clients of one group, by group, topic and time."""
     states = [state for state in group_clients(facts.events) if not state.is_consistent]
-    stopped = losses(states, facts.history, facts.broker) if states else []
+    pulled = [state for state in states if state.key not in facts.popping]
+    stopped = losses(pulled, facts.history, facts.broker) if pulled else []
+    of_pops = losses_of_pops([state for state in states if state.key in facts.popping], facts.broker)
     tables = [LOST.empty_table()]
-    if stopped:
-        lost = LostMessages(stopped, facts.broker.bloom_filter.m)
-        tables += scan_entries(facts.warehouse, facts.name, lost.properties, lost, session)
+    if stopped or of_pops:
+        lost = LostMessages([*stopped, *of_pops], facts.broker.bloom_filter.m)
+        scanned = pa.concat_tables(scan_entries(facts.warehouse, facts.name, lost.properties, lost, session))
+        is_of_pops = pc.greater_equal(scanned["loss"], len(stopped))
+        tables.append(scanned.filter(pc.invert(is_of_pops)))
+        tables += _passed_over(facts, scanned.filter(is_of_pops), [*stopped, *of_pops])
     found = [ClientsLoss(loss.state, loss.clients, WAITING if loss.in_force is None else STOPPED) for loss in stopped]
+    found += [ClientsLoss(loss.state, loss.clients, PASSED_OVER) for loss in of_pops]
     numbers = {loss: number for number, loss in enumerate(found)}
     counted_stages = ["passed_stage2", "delivered", "dropped_by_hook"]
     stages = facts.sums(DELIVERY_STATS, ["consumer_group", "topic"], counted_stages) if states else {}
     with_drops = {key for key, counts in stages.items() if client_drops(counts)}
     for key, of_key in groupby(states, lambda state: state.key):
-        for loss, rows in _dropped(facts, key, list(of_key)) if key in with_drops else ():
+        # Which client popped a message, and so whose tags were compared, is in no record.
+        for loss, rows in _dropped(facts, key, list(of_key)) if key in with_drops - facts.popping.keys() else ():
             number = pa.scalar(numbers.setdefault(loss, len(numbers)), pa.int32())
             tables.append(rows.add_column(0, LOST.field("loss"), pa.repeat(number, len(rows))).cast(LOST))
     seeming = seeming_disagreements(facts.history, facts.events)
@@ -171,6 +180,30 @@ def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
     return Disagreements(
         states, list(numbers), pa.concat_tables(tables), seeming, facts.nights, uncertain, has_queue_ids
     )
+
+
+def _passed_over(facts: BrokerFacts, matching: pa.Table, losses: Sequence[Loss]) -> Iterator[pa.Table]:
+    """The messages that match the subscription of some clients, that pops went past, and that none handed out."""
+    position = {
+        (group, topic, queue_id): told_to
+        for group, topic, queue_id, told_to in tuples(facts.offsets, "consumer_group", "topic", "queue_id", "told_to")
+    }
+    names = ["consumer_group", "topic", "queue_id", "queue_offset", "start_offset"]
+    pops = facts.rows(POPS, names, [one_of("topic", {loss.state.topic for loss in losses})])
+    for key in dict.fromkeys(loss.state.key for loss in losses):
+        numbers = [number for number, loss in enumerate(losses) if loss.state.key == key]
+        rows = matching.filter(pc.is_in(matching["loss"], pa.array(numbers, pa.int32())))
+        group = pc.and_(pc.equal(pops["consumer_group"], key[0]), pc.equal(pops["topic"], key[1]))
+        for queue_id in pc.unique(rows["queue_id"]).to_pylist():
+            of_queue = rows.filter(pc.equal(rows["queue_id"], queue_id))
+            popped = pops.filter(pc.and_(group, pc.equal(pops["queue_id"], queue_id)))
+            first = pc.min(popped["start_offset"]).as_py()
+            if first is None:
+                continue
+            offsets = of_queue["queue_offset"]
+            is_read = pc.and_(pc.greater_equal(offsets, first), pc.less(offsets, position.get((*key, queue_id), 0)))
+            is_handed_out = pc.is_in(offsets, popped["queue_offset"].combine_chunks())
+            yield of_queue.filter(pc.and_not(is_read, is_handed_out))
 
 
 def _dropped(
@@ -229,16 +262,26 @@ def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[Inc
         of_topic = list(states)
         lost = sum(messages for state in of_topic for loss, messages in found.losses_in(state) if loss.is_lost)
         uncertain = found.uncertain_in(of_topic)
-        groups.append(InconsistentGroup(group, topic, describe(of_topic[-1]), lost, uncertain=uncertain))
+        text = describe(of_topic[-1], pops=of_topic[-1].key in facts.popping)
+        groups.append(InconsistentGroup(group, topic, text, lost, uncertain=uncertain))
     for (group, topic), of_seeming in groupby(found.seeming, lambda each: each.key):
         seeming = list(of_seeming)
         groups.append(InconsistentGroup(group, topic, seeming[-1].text, 0, True, found.uncertain_in(seeming)))
     return groups
 
 
-def describe(state: GroupClients) -> str:
-    """Which subscription wins, which clients are overruled, and which do not subscribe to the topic at all."""
+def describe(state: GroupClients, pops: bool = False) -> str:
+    """Which subscription wins, which clients are overruled, and which do not subscribe to the topic at all.
+
+    ``pops``: the group pops, so that none wins.
+    """
     own = "; ".join(f"{client.client_id} ({_expression(client.expression)})" for client in state.overruled)
+    if pops:
+        agreeing = f"{', '.join(state.agreeing) or 'a client that left'} ({_expression(state.expression)})"
+        return (
+            f"each pop is filtered by the subscription of its own client: {'; '.join(filter(None, [agreeing, own]))}. "
+            "What it does not match is passed over for all"
+        )
     if state.expression is None:
         parts = ["no subscription is in force, pulls are refused", f"without effect: {own}"]
     else:

@@ -41,10 +41,11 @@ from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.table_rows import one_of, within
+from schemas.delta.table_rows import group_numbers, one_of, within
 from schemas.errors import did_you_mean
 from schemas.messages.newest_messages import newest_messages
 from schemas.messages.property_names import property_names
+from schemas.pops import POPS
 from schemas.spark_tasks import Session
 
 NAMED = 3
@@ -65,7 +66,7 @@ def findings(facts: BrokerFacts, session: Session | None = None, upgrade: Rocket
     found += _dead_filters(facts, rows)
     for ahead in away_beyond_end(facts):
         found.append(Finding(WARN, ahead.consumer_group, ahead.topic, "offset-beyond-end", ahead.text))
-    found += _inconsistent(facts, session)
+    found += [*_inconsistent(facts, session), *_acknowledged_late(facts)]
     found += [*_changed_by_upgrade(facts, rows, upgrade), *_read_for_unknown_version(facts, rows)]
     return worst_first(found)
 
@@ -329,6 +330,28 @@ def _inconsistent(facts: BrokerFacts, session: Session | None) -> Iterator[Findi
         code = "seemingly-inconsistent" if group.seems else "inconsistent-clients"
         affected = group.lost + group.uncertain
         yield Finding(severity, group.consumer_group, group.topic, code, group.text, affected, affected)
+
+
+def _acknowledged_late(facts: BrokerFacts) -> Iterator[Finding]:
+    """Groups whose clients acknowledged messages of the last night after the invisible time of their pops."""
+    if not facts.nights or POPS.name not in facts.last.tables:
+        return
+    names = ["consumer_group", "topic", "visible_at", "acknowledged_at"]
+    rows = facts.rows(POPS, names, [one_of("run", [facts.nights[-1].run])])
+    late_by = pc.subtract(rows["acknowledged_at"], rows["visible_at"]).fill_null(0).to_numpy()
+    keys, number = group_numbers(rows, names[:2])
+    popped, late = (np.bincount(each, minlength=len(keys)).tolist() for each in (number, number[late_by > 0]))
+    latest = np.zeros(len(keys), np.int64)
+    np.maximum.at(latest, number, late_by)
+    for (group, topic), of, messages, most in zip(keys, popped, late, latest.tolist(), strict=True):
+        if messages:
+            late_pops = counted(messages, "pop was", "pops were")
+            text = (
+                f"of {of:,} in the last night, {late_pops} acknowledged after the invisible time, at most "
+                f"{most / 1000:.1f} s later: the broker hands out such messages again. Give pops a longer invisible "
+                "time, or renew it"
+            )
+            yield Finding(WARN, group, topic, "acknowledged-late", text, messages, of)
 
 
 # Several brokers: what they have in common is one finding.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from schemas.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from answers.inconsistency import Disagreements
+    from filtering.subscriptions.events import GroupTopic
     from filtering.subscriptions.inconsistency import GroupClients, SeemingDisagreement
 
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --output lost.jsonl")
@@ -23,6 +25,7 @@ _HOW = {
     "STOPPED_BY_BROKER": "lost to",
     "DROPPED_BY_CLIENT": "lost in the queues of",
     "WAITING": "held back from",
+    "PASSED_OVER": "passed over by pops of others, and lost to",
 }
 """What is said of a loss, by how it came."""
 
@@ -57,7 +60,7 @@ def main(arguments: list[str]) -> None:
             *(_seeming_object(found, seeming) for seeming in found.seeming),
         )
     else:
-        _print(found)
+        _print(found, facts.popping.keys())
     if not knows_clients(facts):
         print(
             "no subscription event has a client_id, so the clients of a group cannot be distinguished: "
@@ -73,7 +76,7 @@ def main(arguments: list[str]) -> None:
         print(f"{counted(written, 'row')} in {chosen.output}", file=sys.stderr)
 
 
-def _print(found: Disagreements) -> None:
+def _print(found: Disagreements, popping: Collection[GroupTopic]) -> None:
     from answers.inconsistency import describe
 
     before = None
@@ -82,7 +85,8 @@ def _print(found: Disagreements) -> None:
         if whose != before:
             print(f"\n{printable(whose)}")
             before = whose
-        print(f"  {time(state.valid_from)} – {time(state.valid_to)}  {printable(describe(state))}")
+        text = printable(describe(state, pops=state.key in popping))
+        print(f"  {time(state.valid_from)} – {time(state.valid_to)}  {text}")
         for loss, messages in found.losses_in(state):
             print(f"    {counted(messages, 'message')} {_HOW[loss.how]} {printable(', '.join(loss.clients))}")
         if uncertain := found.uncertain_in([state]):

@@ -4,6 +4,10 @@ Source: ConsumerGroupInfo.updateSubscription, ExpressionMessageFilter, PullAPIWr
 The broker filters every pull of the group by the one subscription that it has; a client then compares tags with
 those of its own subscription. So a client loses a message if its own subscription lets it pass, at the broker and at
 the client, but the subscription in force stops it at the broker.
+
+If the group pops, each request is filtered by its own subscription, and its queue goes on after what it read. So a
+client loses a message that its own subscription lets pass, if the pop of another client read it first and passed it
+over. Source: PopMessageProcessor.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
-from filtering.subscription_data import new_subscription
+from filtering.subscription_data import SUB_ALL, TAG, new_subscription
 from filtering.subscriptions.history import in_force_at, registered_alone
 from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -43,7 +47,7 @@ class Loss:
 
     It counts for the messages stored in that state. ``own`` is the subscription's filter. ``in_force`` is the filter
     that the broker used instead. It is None if the broker refused the group's pulls: then the messages that ``own``
-    lets pass are not lost but wait for a pull that is answered.
+    lets pass are not lost but wait for a pull that is answered. It is also None for a group that pops.
     """
 
     state: GroupClients
@@ -67,6 +71,27 @@ def losses(states: Iterable[GroupClients], history: Sequence[SubscriptionRow], b
         if by_filter:
             in_force = _filter_in_force(state, history, broker)
             result += [Loss(state, tuple(clients), own, in_force) for own, clients in by_filter.items()]
+    return result
+
+
+def losses_of_pops(states: Iterable[GroupClients], broker: BrokerConfig) -> list[Loss]:
+    """A loss for each distinct subscription of clients of groups that pop. None is in force for all."""
+    result = []
+    for state in states:
+        by_filter: dict[MessageFilter, list[str]] = {}
+        agreeing = [
+            ClientSubscription(
+                client, state.expression or SUB_ALL, state.expression_type or TAG, state.class_filter_mode
+            )
+            for client in (state.agreeing if state.expression_type is not None else ())
+        ]
+        for client in (*agreeing, *state.overruled):
+            # A broker answers pops with SQL92, whatever enablePropertyFilter is.
+            own = _own_filter(state, client, replace(broker, enable_property_filter=True))
+            if own is not None:
+                by_filter.setdefault(own, []).append(client.client_id)
+        if len(by_filter) > 1:
+            result += [Loss(state, tuple(clients), own, None) for own, clients in by_filter.items()]
     return result
 
 

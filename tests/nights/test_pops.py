@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,8 @@ from answers import warehouse as warehouse_door
 from answers.facts import open_facts
 from answers.report import pops_of
 from filtering.explanation.journey import StepKind
-from jobs import audit, explain, lag, maintain, nightly
+from filtering.sql92 import EvaluationError, compile
+from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.pop_bodies import DAMAGED_BODY, NOT_JSON
 from schemas.pops import POPS
@@ -240,6 +242,54 @@ def test_explain_of_a_group_one_of_whose_redeliveries_is_in_no_table(popped: Pat
     rewrite(copy_of(Warehouse.at(str(popped)), tmp_path / "w"), POPS, lost)
     out = run(explain, "--warehouse", tmp_path / "w", "--message", "ord-0", "--group", "pop_fail_1").out
     assert "popped 2026-11-26 22:04:53.267 for 10 s, acknowledged 2026-11-26 22:04:55.100; the" in out
+
+
+def test_clients_that_disagree_lose_what_pops_of_others_pass_over(popped: Path, run: Run) -> None:
+    ended = run(inconsistency, "--warehouse", popped, "--json")
+    found = {state["consumer_group"]: state for state in map(json.loads, ended.out.splitlines())}
+    columns = "topic", "queue_id", "queue_offset", "store_timestamp", "properties"
+    stored = [row for row in rows_of(popped, "commitlog", *columns) if row["topic"] == "OrderEvents"]
+    for group in ("pop_differ_1", "pop_differ_2"):
+        state = found[group]
+        got = {(row["queueId"], row["queueOffset"]) for row in rows("pop_dev", "live") if row["group"] == group}
+        since = [row for row in stored if row["store_timestamp"] >= state["valid_from"]]
+        missed = [dict(row["properties"]) for row in since if (row["queue_id"], row["queue_offset"]) not in got]
+        expressions = dict.fromkeys(state["agreeing"], state["expression"])
+        expressions |= {client["client_id"]: client["expression"] for client in state["overruled"]}
+        expected = {client: sum(map(matches(text), missed)) for client, text in expressions.items()}
+        assert {loss["clients"][0]: loss["messages"] for loss in state["losses"]} == expected
+        assert {loss["how"] for loss in state["losses"]} == {"PASSED_OVER"}
+        assert min(expected.values()) > 0
+    out = run(lint, "--warehouse", popped).out
+    assert "each pop is filtered by the subscription of its own client: pop_differ_2#2 (qty >= 10); pop_dif" in out
+
+
+def matches(expression: str) -> Callable[[dict[str, str]], bool]:
+    compiled = compile(expression)
+
+    def is_true(properties: dict[str, str]) -> bool:
+        try:
+            return compiled.evaluate(properties) is True
+        except EvaluationError:
+            return False
+
+    return is_true
+
+
+def test_lint_names_acknowledgements_after_the_invisible_time(popped: Path, tmp_path: Path, run: Run) -> None:
+    assert "acknowledged after the invisible time" not in run(lint, "--warehouse", popped).out
+    last = max(row["run"] for row in rows_of(popped, "run_ledger", "run"))
+
+    def late(stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        own = [row for row in stored if (row["run"], row["consumer_group"]) == (last, "pop_all_lab")]
+        return [row | {"visible_at": row["acknowledged_at"] - 1500} if row is own[0] else row for row in stored]
+
+    rewrite(copy_of(Warehouse.at(str(popped)), tmp_path / "w"), POPS, late)
+    out = run(lint, "--warehouse", tmp_path / "w").out
+    of = sum(row["group"] == "pop_all_lab" and row["night"] == 4 for row in rows("pop_dev", "live"))
+    said = f"of {of} in the last night, 1 pop was acknowledged after the invisible time, at most 1.5 s later"
+    assert "pop_all_lab on TagLab" in out
+    assert said in out
 
 
 def test_repeated_and_rebuilt_nights_leave_the_same_pops(popped: Path, tmp_path: Path, run: Run) -> None:
