@@ -263,6 +263,10 @@ class Rows(Shown):
 # What-if.
 
 
+NOT_KNOWN_OF_POPS = (
+    "the group pops: what its pops read is compared. When others would have been popped is not known, nor what would "
+    "have been acknowledged or come again"
+)
 NOTHING_TO_COMPARE = "there is no message to compare"
 """Said where the topic has no message in the period."""
 
@@ -298,6 +302,8 @@ def what_if_text(found: WhatIf) -> str:
     ]
     if not found.stored:
         lines.append(NOTHING_TO_COMPARE)
+    if found.is_popping:
+        lines.append(NOT_KNOWN_OF_POPS)
     if found.deliveries_differ:
         lines.append(f"against the filter in force, as if it had always been: {_by_change(found)}")
     if found.relation is not None:

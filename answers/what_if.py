@@ -1,8 +1,9 @@
 """Compares what another filter of a group would have delivered with what was delivered.
 
-The windows are those of the nights; only the filter changes. So of each topic, DeliveryHistory has what its groups
-pulled, received and wait for, and one pass over the entries of the period asks both filters (FilterChanges). WhatIf is
-the answer for one subscription: messages gained and lost, by queue, with samples and what they have in common.
+The windows are those of the nights, or what pops read by the broker's own record; only the filter changes. So of each
+topic, DeliveryHistory has what its groups pulled, received and wait for, and one pass over the entries of the period
+asks both filters (FilterChanges). WhatIf is the answer for one subscription: messages gained and lost, by queue, with
+samples and what they have in common.
 
 Tried has the subscriptions to try, on each broker: one from the command line, or those that a file would change or end.
 """
@@ -38,7 +39,7 @@ from filtering.delivery.filter_changes import (
     PulledMessages,
 )
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
-from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, WindowKind
 from filtering.findings import Finding
 from filtering.predicate import FALSE
 from filtering.pulls import refusal
@@ -58,6 +59,7 @@ from schemas.delta.table_rows import Key, filtered, least, one_of, sorted_by, tu
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.newest_messages import Rows, messages_at
 from schemas.messages.stored_messages import scan_entries
+from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session
@@ -86,6 +88,9 @@ class _Windows:
         for run, window in stored_windows(facts.rows(PULL_WINDOWS, where=where)):
             if window.kind in PULLED and window.stored_from < period[1] and period[0] < window.stored_to:
                 self._windows[window.key].append((numbers[run], window))
+        popping = [key for key in facts.popping if key[0] in groups and key[1] in topics]
+        for key, window in _of_pops(facts, popping, self._queues).items():
+            self._windows[key].append((len(facts.nights) - 1, window))
 
     def pulled(self, group: str, topic: str) -> PulledMessages:
         """What a group pulled of a topic. It counts as having pulled all of a queue in which it has no offset."""
@@ -126,6 +131,29 @@ class _Windows:
         """These offsets of a topic, by queue id (a tuple of one)."""
         kept = [one_of("topic", [topic]), within("commitlog_offset", self._facts.last.log_start)]
         return least(self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept), ["queue_id"], "queue_offset")
+
+
+def _of_pops(
+    facts: BrokerFacts, keys: Sequence[GroupTopic], queues: Mapping[GroupTopic, Sequence[tuple[int, int | None, int]]]
+) -> dict[GroupTopic, PullWindow]:
+    """What pops of some groups read: in each queue from where the first of them began to the group's offset."""
+    if not keys:
+        return {}
+    names = ["consumer_group", "topic", "queue_id"]
+    where = [one_of("topic", {topic for _, topic in keys}), one_of("consumer_group", {group for group, _ in keys})]
+    starts = least(facts.rows(POPS, [*names, "start_offset"], where), names, "start_offset")
+    found = {}
+    for key in keys:
+        read = {
+            queue_id: (starts[*key, queue_id], told_to or 0)
+            for queue_id, told_to, _ in queues.get(key, ())
+            if (*key, queue_id) in starts
+        }
+        places = facts.places(key[1], read)
+        found[key] = PullWindow(
+            MessageFilter(*key), BEGINNING, offsets=read, only_listed=True, places=places, kind=WindowKind.BACKLOG
+        )
+    return found
 
 
 class DeliveryHistory:
@@ -237,7 +265,8 @@ class WhatIf(Shown):
     None if no filter is in force, or if the broker refuses its pulls.
     ``relation`` compares the two filters for all possible messages. ``scanned``, ``passed_stage1`` and ``failed`` are
     entries, as in :class:`filtering.delivery.filter_changes.ChangeResult`; ``pending`` are messages that the new
-    filter matches and the group has yet to pull; no other count includes them.
+    filter matches and the group has yet to pull; no other count includes them. ``is_popping``: the group pops, so that
+    what its pops read counts as pulled.
     """
 
     old: SubscriptionRow | None
@@ -256,6 +285,7 @@ class WhatIf(Shown):
     failed: int
     pending: int
     findings: Sequence[Finding]
+    is_popping: bool
 
     @property
     def gained_by_change(self) -> int:
@@ -354,6 +384,7 @@ def _what_if(
         failed=total.failed[number],
         pending=total.pending[number],
         findings=[finding for finding in found if finding.key == new.key and not ends],
+        is_popping=new.key in facts.popping,
     )
 
 

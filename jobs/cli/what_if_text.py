@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from answers.results import NOTHING_TO_COMPARE
+from answers.results import NOT_KNOWN_OF_POPS, NOTHING_TO_COMPARE
 from answers.what_if import AgainstInForce, ChangedMessages, WhatIf
 from filtering.counted import counted, shortened
 from filtering.delivery.message_filter import delivers
@@ -175,6 +175,8 @@ def _facts(found: WhatIf, markup: Markup) -> Iterator[str]:
     yield f"in force: {_filter(found.old, markup)}"
     yield "instead: no subscription: the file ends it" if found.ends else f"instead: {_filter(found.new, markup)}"
     yield from _period(found, markup)
+    if found.is_popping:
+        yield NOT_KNOWN_OF_POPS
     if found.relation is not None:
         yield from _relation(found.relation, markup)
     if found.against_in_force is not None and found.deliveries_differ:
@@ -290,6 +292,7 @@ def _object(found: WhatIf) -> dict[str, Any]:
         "from": None if found.period[0] == BEGINNING else found.period[0],
         "to": None if found.period[1] == FOREVER else found.period[1],
         "stored": found.stored,
+        "is_popping": found.is_popping,
         "relation": None if relation is None else relation.kind.value,
         "relation_of_plain_numbers": relation is not None and relation.plain_numbers,
         "only_old": None if relation is None else relation.only_old,

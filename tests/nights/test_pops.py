@@ -24,7 +24,7 @@ from answers.facts import open_facts
 from answers.report import pops_of
 from filtering.explanation.journey import StepKind
 from filtering.sql92 import EvaluationError, compile
-from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly
+from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.pop_bodies import DAMAGED_BODY, NOT_JSON
 from schemas.pops import POPS
@@ -262,6 +262,26 @@ def test_clients_that_disagree_lose_what_pops_of_others_pass_over(popped: Path, 
         assert min(expected.values()) > 0
     out = run(lint, "--warehouse", popped).out
     assert "each pop is filtered by the subscription of its own client: pop_differ_2#2 (qty >= 10); pop_dif" in out
+
+
+def test_what_if_compares_what_pops_read(popped: Path, run: Run) -> None:
+    group, topic = "pop_sql_orders", "OrderEvents"
+    asked = ("--warehouse", popped, "--group", group, "--sql", "price > 40.0")
+    (change,) = json.loads(run(what_if, *asked, "--json").out)["changes"]
+    live = [row for row in rows("pop_dev", "live") if (row["group"], row["topic"]) == (group, topic)]
+    got = {(row["queueId"], row["queueOffset"]) for row in live}
+    pops = [row for row in rows_of(popped, "pops") if (row["consumer_group"], row["topic"]) == (group, topic)]
+    expected = {"kept": 0, "gained": 0, "lost": 0, "neither": 0}
+    for row in rows_of(popped, "commitlog", "topic", "queue_id", "queue_offset", "properties"):
+        begin = min((pop["start_offset"] for pop in pops if pop["queue_id"] == row["queue_id"]), default=0)
+        if row["topic"] == topic and row["queue_offset"] >= begin:
+            is_received = (row["queue_id"], row["queue_offset"]) in got
+            passes = matches("price > 40.0")(dict(row["properties"]))
+            expected[(("neither", "gained"), ("lost", "kept"))[is_received][passes]] += 1
+    assert {name: change[name] for name in ("kept", "gained", "lost")} | {"neither": expected["neither"]} == expected
+    assert min(expected.values()) > 0
+    assert change["is_popping"]
+    assert "the group pops: what its pops read is compared" in run(what_if, *asked).out
 
 
 def matches(expression: str) -> Callable[[dict[str, str]], bool]:
