@@ -926,7 +926,7 @@ NO_QUEUE_IDS = (
     "and whether it kept it, is not known"
 )
 READ_FOR_NOTHING = "passed over by a pop that handed out nothing, so that the broker wrote nothing down"
-BY_POP = "the group consumes the topic by POP, which is not replayed: this is what a group that pulls would receive"
+BY_POP = "the group pops the topic, and the broker did not write down what it got: this is inferred"
 
 
 class Explainer:
@@ -944,7 +944,8 @@ class Explainer:
         self._first_starts = cache(lambda topic: FirstStarts(facts, self._windows.of_topic(topic)))
         self._pops = PopsOfMessages(facts)
         self._traces = cache(self._read_traces)
-        self._rows = states_by_key(history)
+        planned = facts.pops.planned
+        self._rows = states_by_key(replace(row, pops=True) if row.key in planned else row for row in history)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
             self._rows_by_group[row.consumer_group].append(row)
@@ -1033,7 +1034,7 @@ class Explainer:
     def _other_evidence(self, explanation: Explanation) -> str | None:
         """Why something else than the subscriptions shows that the group may have received the message."""
         key = explanation.consumer_group, explanation.message.topic
-        if key in self._facts.not_replayed.pop and not self._facts.writes_down_pops:
+        if (key[0], subscribed_topic(*key)) in self._facts.pops.planned:
             return BY_POP
         back = next((step for step in explanation.journey if step.kind is StepKind.SENT_BACK or step.is_retry), None)
         first = next((step for step in explanation.journey if step.kind is StepKind.FILTERED), None)

@@ -17,7 +17,7 @@ from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.consumption.broadcasting import ClientStay, broadcasting_clients
 from filtering.consumption.offsets import Offsets
 from filtering.delivery.pull_window import FOREVER, OffsetRange
-from filtering.pops.modes import Interval, PopGroups, PopModes
+from filtering.pops.modes import Interval, PopGroups, PopModes, Pops
 from filtering.sql92 import Expressions
 from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import BROADCASTING, GroupTopic, Operation, SubscriptionEvent, with_offsets
@@ -256,19 +256,14 @@ class BrokerFacts:
     @cached_property
     def popping(self) -> Mapping[GroupTopic, Sequence[Interval]]:
         """When groups popped topics, as far as the broker wrote it down."""
-        return self.pop_groups.written_down(self._pops)
-
-    @property
-    def pops_in_order(self) -> Sequence[GroupTopic]:
-        """The groups and topics that pop in order, which the broker does not write down."""
-        return sorted(key for key in self._pops if key[0] in self.pop_groups.in_order)
+        return self.pops.recorded
 
     @cached_property
-    def _pops(self) -> Mapping[GroupTopic, Sequence[Interval]]:
-        if not self.writes_down_pops:
-            return {}
-        modes = PopModes.of_text(self.last.inputs[POP_MODES])
-        return modes.intervals(states_by_key(self.history), self.events)
+    def pops(self) -> Pops:
+        """When groups popped topics."""
+        text = self.last.inputs.get(POP_MODES)
+        modes = PopModes() if text is None else PopModes.of_text(text)
+        return modes.pops(states_by_key(self.history), self.events, self.pop_groups, self.broker)
 
     @cached_property
     def pop_groups(self) -> PopGroups:

@@ -610,17 +610,13 @@ def _notes(facts: BrokerFacts, own: Mapping[GroupTopic, Sequence[Finding]]) -> I
 
 
 def not_replayed(facts: BrokerFacts) -> Iterator[str]:
-    """One line for each kind of consumption that is not replayed."""
+    """One line for each kind of consumption that is not replayed, or that is inferred though a broker may record it."""
     found = facts.not_replayed
     revived = [topic for topic in facts.topics if topic.startswith(REVIVE_TOPIC_PREFIX)]
-    if facts.writes_down_pops:
-        consumers = [f"{group} on {topic}" for group, topic in facts.pops_in_order]
-        if consumers:
-            yield f"not written down by the broker: what groups pop in order, of {listed(consumers, NAMED)}"
-    elif found.pop:
-        consumers = [f"{group} on {topic}" for group, topic in found.pop]
-        yield f"not replayed: consumption by POP, of {listed(consumers, NAMED)}"
-    elif revived:
+    if facts.pops.planned:
+        consumers = [f"{group} on {topic}" for group, topic in sorted(facts.pops.planned)]
+        yield f"not written down by the broker, and inferred: what groups pop, of {listed(consumers, NAMED)}"
+    elif revived and not facts.writes_down_pops:
         yield f"not replayed: consumption by POP, of groups that are not known ({revived[0]} has messages)"
     yield from (f"not replayed: {text}" for text in found.texts(facts.broadcasting))
     if each := [f"{group} on {topic}" for group, topic in sorted(facts.broadcasting)]:

@@ -46,7 +46,8 @@ BROKER_KEYS = frozenset(
 DELIVERIES_DEPEND_ON = (
     "enable_property_filter", "enable_calc_filter_bit_map", "enable_consume_queue_ext", "filter_support_retry",
     "max_error_rate_of_bloom_filter", "expect_consumer_num_use_filter", "filter_data_clean_time_span",
-    "message_delay_level", "enable_pop_buffer_merge",
+    "message_delay_level", "enable_pop_buffer_merge", "pop_consumer_kv_service_enable",
+    "init_pop_offset_by_check_msg_in_mem",
 )  # fmt: skip
 """The settings that decide what groups receive, and what their filter bit maps are."""
 
@@ -84,6 +85,8 @@ class BrokerConfig:
     travel_cq_file_num_when_get_message: int = 1
     estimate_accumulation: bool = True
     enable_pop_buffer_merge: bool = False
+    pop_consumer_kv_service_enable: bool = False
+    init_pop_offset_by_check_msg_in_mem: bool = True
     max_consume_queue_scan: int = 20_000
     sample_count_threshold: int = 5_000
 
@@ -259,7 +262,7 @@ def changed_switches(before: BrokerConfig, now: BrokerConfig) -> Sequence[str]:
 
 def _key(name: str) -> str:
     """The RocketMQ key of a field: enable_property_filter -> enablePropertyFilter."""
-    return re.sub(r"_(.)", lambda match: match[1].upper(), name)
+    return re.sub(r"_(kv|.)", lambda match: match[1].upper(), name)
 
 
 def _text(value: bool | int | str) -> str:

@@ -50,7 +50,12 @@ def pull_refusal(row: SubscriptionRow | None, sub_version: int, config: BrokerCo
 
 
 def refusal(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
-    """Why the broker would refuse the pulls of a subscription in force if its group consumed; None if it would not."""
+    """Why the broker would refuse the pulls of a subscription in force if its group consumed; None if it would not.
+
+    It compiles the subscription of a pop for this one request, and needs no switch for SQL92 (PopMessageProcessor).
+    """
+    if row.pops:
+        return None if row.compile_error is None else ResponseCode.SUBSCRIPTION_PARSE_FAILED
     filter_version = row.filter_version
     if not row.registered and not row.sent_with_pull and row.compile_error is None:
         # When the group comes back, it registers again, and has filter data again if the expression compiles.

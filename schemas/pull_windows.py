@@ -17,6 +17,7 @@ from filtering.delivery.message_filter import MessageFilter, tag_check
 from filtering.delivery.pull_window import (
     BEGINNING,
     FOREVER,
+    ConsumeMode,
     OffsetRange,
     PullWindow,
     UncertainChange,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from filtering.consumption.group import NightFilters
     from filtering.consumption.plan import NightPlan
 
-PULL = "PULL"
 FILTERING = (WindowKind.ONLINE, WindowKind.BACKLOG, WindowKind.RESET)
 """The kinds of the windows that a night planned to filter messages with."""
 PULLED = (*FILTERING, WindowKind.LATE)
@@ -64,7 +64,7 @@ PULL_WINDOWS = Table(
             "that may have met the subscription before this one, or of which it is not known which client read them",
             nullable=False,
         ),
-        column("mode", pa.string(), "PULL", nullable=False),
+        column("mode", pa.string(), "PULL; POP: the group pops, and the broker does not write it down", nullable=False),
         column("reason", pa.string(), "why the window begins where it begins", nullable=False),
         column("subscription_from", pa.int64(), "valid_from of the subscription", nullable=False),
         column("stored_from", pa.int64(), "least store_timestamp of the messages; null: no limit"),
@@ -110,6 +110,7 @@ def _uncertain_window(change: UncertainChange) -> PullWindow:
     return PullWindow(
         unfiltered, change.changed_at, change.stored_from, change.stored_to, offsets=change.offsets,
         only_listed=change.only_listed, places=change.places, kind=WindowKind.UNCERTAIN, reason=change.reason,
+        mode=change.mode,
     )  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def _rows(windows: Sequence[PullWindow], run: str) -> pa.RecordBatch:
         "consumer_group": pa.array([window.consumer_group for window in windows], pa.string()),
         "topic": pa.array([window.topic for window in windows], pa.string()),
         "kind": pa.array([window.kind.value for window in windows], pa.string()),
-        "mode": pa.repeat(PULL, count),
+        "mode": pa.array([window.mode.value for window in windows], pa.string()),
         "reason": pa.array([window.reason for window in windows], pa.string()),
         "subscription_from": pa.array([window.subscription_from for window in windows], pa.int64()),
         "stored_from": _limited([window.stored_from for window in windows], BEGINNING),
@@ -185,6 +186,7 @@ def _stored_window(row: Mapping[str, Any]) -> PullWindow:
         MessageFilter(row["consumer_group"], row["topic"]), row["subscription_from"],
         _limit(row["stored_from"], BEGINNING), _limit(row["stored_to"], FOREVER), row["available_at"], offsets,
         row["only_listed"], places, WindowKind(row["kind"]), row["reason"], row["client_tags"] is not None,
+        ConsumeMode(row["mode"]),
     )  # fmt: skip
 
 
@@ -198,7 +200,7 @@ def planned_windows(rows: pa.Table, filters: NightFilters, night_began: int | No
         if at is None:
             begin = max(window.stored_from, window.subscription_from)
             at = begin if window.kind is WindowKind.ONLINE or night_began is None else night_began
-        filter_ = filters.at(window.key, window.subscription_from, at)
+        filter_ = filters.at(window.key, window.subscription_from, at, window.mode is ConsumeMode.POP)
         if row["client_tags"] is not None:
             filter_ = replace(filter_, client_tags=tag_check(row["client_tags"]))
         yield replace(window, message_filter=filter_)

@@ -164,10 +164,11 @@ DELIVERIES = """
 def deliveries(spark: SparkSession, warehouse: Warehouse, first_run: str = "") -> DataFrame:
     """The deliveries, computed from messages. The columns are those of :func:`schemas.deliveries.read`.
 
-    ``first_run``: only those of runs from this one on. Filter hooks are not run: what they drop is DELIVERED here.
+    ``first_run``: only those of runs from this one on. What groups pop is left out. Filter hooks are not run: what
+    they drop is DELIVERED here.
     """
     small = _small_tables(spark, warehouse)
-    planned = warehouse.read(spark, PULL_WINDOWS).where(F.col("run") >= first_run)
+    planned = warehouse.read(spark, PULL_WINDOWS).where((F.col("run") >= first_run) & (F.col("mode") == "PULL"))
     small["windows"] = _local(spark.sql(WINDOWS, planned=planned, **small))
     small["originals"] = _local(spark.sql(ORIGINALS, **small))
     covered = spark.sql(COVERED, entries=_entries(spark, warehouse, small), **small)

@@ -147,7 +147,7 @@ def _judgements(facts: BrokerFacts, pops: pa.Table) -> Iterator[_Judgements]:
 
 def _window(row: SubscriptionRow, topic: str, broker: BrokerConfig) -> PullWindow | None:
     """The filter of a pop: that of its request, without bit map. A proxy's requests may bring SQL92 to any broker."""
-    found = message_filter(replace(row, sent_with_pull=True), (), replace(broker, enable_property_filter=True))
+    found = message_filter(replace(row, pops=True), (), broker)
     if found is None:
         return None
     return PullWindow(replace(found, topic=topic, bit_pos=(), client_tags=TRUE), row.valid_from)

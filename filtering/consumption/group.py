@@ -20,9 +20,15 @@ The class at the end, GroupNightPlan, takes the steps of the night in order and 
    waits in the queue. If the old one was a list of tags, the client then drops what has other tags. If the pull brought
    its own subscription, this one counts until the pull ends. Such messages are uncertain (:func:`uncertain_change`).
 
+A group that pops is planned alike, if the broker does not write down what it pops. What differs is in its states
+(SubscriptionRow.pops): each request brings the subscription, no bit map counts, and nothing refuses SQL92; it begins at
+the last message that there is (:func:`first_pop`); a held request keeps its subscription, so a change counts from the
+next request (:func:`uncertain_request`); and its retry topics are filtered by the same subscription.
+
 The result: windows, what is lost or uncertain, and how far the group's deliveries are decided (GroupNight).
 Sources: RebalancePushImpl.computePullFromWhereWithException, RebalanceImpl, AllocateMessageQueueAveragely,
-ConsumerManageProcessor, PullMessageProcessor, PullRequestHoldService, PullAPIWrapper.
+ConsumerManageProcessor, PullMessageProcessor, PullRequestHoldService, PullAPIWrapper, PopMessageProcessor,
+PopLongPollingService.
 """
 
 from __future__ import annotations
@@ -47,11 +53,28 @@ from filtering.consumption.offsets import (
     places_at,
 )
 from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
-from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange, WindowKind
+from filtering.delivery.pull_window import (
+    BEGINNING,
+    FOREVER,
+    ConsumeMode,
+    OffsetRange,
+    PullWindow,
+    UncertainChange,
+    WindowKind,
+)
+from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
+from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, And, Or, Predicate
 from filtering.pulls import is_pulling
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, SubscriptionEvent
+from filtering.subscriptions.events import (
+    GRPC_SIMPLE,
+    ConsumeFrom,
+    ConsumeStart,
+    GroupTopic,
+    Operation,
+    SubscriptionEvent,
+)
 from filtering.subscriptions.history import in_force_at
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -102,6 +125,25 @@ def first_position(topic: str, at: int, consume_from: ConsumeStart, broker_offse
     return Position({queue_id: broker_offsets.first_since(topic, queue_id, stored_from) for queue_id in shortened})
 
 
+def first_pop(
+    topic: str, at: int, consume_from: ConsumeStart, broker_offsets: BrokerOffsets, from_first_message: bool
+) -> Position:
+    """Where a group that pops begins without offsets at ``at`` (ms): in each queue at the last message that there is.
+
+    With ``from_first_message`` at offset 0 while the queue has it. Source: PopMessageProcessor.getInitOffset.
+    """
+    known = broker_offsets.min_offsets.get(topic, {})
+    if topic.startswith(RETRY_TOPIC_PREFIX) or consume_from is ConsumeFrom.FIRST:
+        return Position({queue_id: first for queue_id, first in known.items() if first > 0})
+    if not known and not (broker_offsets.is_whole and from_first_message):
+        return Position(stored_from=at)
+    begins = {}
+    for queue_id, first in known.items():
+        if first > 0 or not from_first_message:
+            begins[queue_id] = max(first, broker_offsets.first_since(topic, queue_id, at) - 1)
+    return Position(begins)
+
+
 def known_offsets(
     key: GroupTopic,
     at: int,
@@ -147,12 +189,15 @@ class StartReason(StrEnum):
     TIME_WITH_FIRST_MESSAGE = "consume_from a time, but the first message is still there"
     TIME_OF_BROADCASTING = "consume_from a time, of a client that broadcasts"
     RETRY_TOPIC = "a retry topic is read from its first message"
+    POP = "the first pop of a queue begins at its last message"
+    POP_WITH_FIRST_MESSAGE = "the first pop of a queue begins at its first message while that is still there"
     RETRY_TOPIC_WITH_TIME = "consume_from a time: a retry topic that lost its first message is read from its end"
 
 
 _WITH_FIRST_MESSAGE = {
     StartReason.LAST: StartReason.LAST_WITH_FIRST_MESSAGE,
     StartReason.TIME: StartReason.TIME_WITH_FIRST_MESSAGE,
+    StartReason.POP: StartReason.POP_WITH_FIRST_MESSAGE,
     StartReason.RETRY_TOPIC_WITH_TIME: StartReason.RETRY_TOPIC,
 }
 
@@ -165,24 +210,31 @@ def with_first_message(reason: StartReason) -> StartReason:
     return _WITH_FIRST_MESSAGE.get(reason, reason)
 
 
-def start_reason(topic: str, consume_from: ConsumeStart) -> StartReason:
+def start_reason(topic: str, consume_from: ConsumeStart, pops: bool = False) -> StartReason:
     """Why a group without an offset begins where it begins in a queue of ``topic`` that lost its first message."""
-    is_time = not isinstance(consume_from, ConsumeFrom)
+    is_time = not isinstance(consume_from, ConsumeFrom) and not pops
     if topic.startswith(RETRY_TOPIC_PREFIX):
         return StartReason.RETRY_TOPIC_WITH_TIME if is_time else StartReason.RETRY_TOPIC
     if consume_from is ConsumeFrom.FIRST:
         return StartReason.FIRST
+    if pops:
+        return StartReason.POP
     return StartReason.TIME if is_time else StartReason.LAST
 
 
 @dataclass(frozen=True)
 class GroupStart:
-    """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for."""
+    """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for.
+
+    ``pops``: it pops; ``from_first_message``: then it begins at offset 0 while a queue has it.
+    """
 
     key: GroupTopic
     consume_from: ConsumeStart
     offsets_so_far: OffsetsSoFar
     broker_offsets: BrokerOffsets
+    pops: bool = False
+    from_first_message: bool = True
 
     def position(self, at: int, resets: Iterable[SubscriptionEvent]) -> Position:
         """Where it begins at ``at`` (ms), when it is online for the first time: at an offset that the broker has.
@@ -202,14 +254,15 @@ class GroupStart:
         committed = known_offsets(self.key, at, self.offsets_so_far, (), renewals) if known else {}
         queues = self.broker_offsets.min_offsets.get(topic, {})
         has_all_first = not any(queues.values()) and (bool(queues) or self.broker_offsets.is_whole)
-        without_offset = start_reason(topic, self.consume_from)
+        without_offset = start_reason(topic, self.consume_from, self.pops)
+        begins_at_first = self.from_first_message or not self.pops
         found: dict[int, StartReason] = {}
         for queue_id in queue_ids:
             if queue_id in known:
                 is_committed = committed.get(queue_id) == known[queue_id]
                 found[queue_id] = StartReason.COMMITTED if is_committed else StartReason.RESET
             else:
-                has_first_message = has_all_first or queues.get(queue_id) == 0
+                has_first_message = begins_at_first and (has_all_first or queues.get(queue_id) == 0)
                 found[queue_id] = with_first_message(without_offset) if has_first_message else without_offset
         return found
 
@@ -225,7 +278,8 @@ class GroupStart:
         return dict.fromkeys(queue_ids, others) | begin.offsets
 
     def _without_offsets(self, at: int) -> Position:
-        return first_position(self.key[1], at, self.consume_from, self.broker_offsets)
+        asked = self.key[1], at, self.consume_from, self.broker_offsets
+        return first_pop(*asked, self.from_first_message) if self.pops else first_position(*asked)
 
 
 # Changes of a subscription beside a held pull or an offset reset.
@@ -260,6 +314,36 @@ def uncertain_change(
     if not is_tag_type(before.expression_type) and old.expression != matches:
         return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
     return None
+
+
+REQUEST_GAP = 2_000
+"""ms: between two requests of a client that pops, while it consumes; 1 ms to 1.7 s were seen."""
+SETTINGS = 300_000
+"""ms: how often a gRPC client sends its settings, which register its subscriptions."""
+NEXT_REQUEST = "requests of the group may have carried the former subscription, or this one already"
+CLIENTS_DIFFER = "clients of the group pop with different subscriptions, and the first that reads a message decides"
+AT_RESTART = "a gRPC PushConsumer asks with its former subscription until it restarts or gets other queues"
+
+
+def uncertain_request(
+    old: MessageFilter, new: MessageFilter, at: int, event: SubscriptionEvent | None
+) -> UncertainChange | None:
+    """The messages of which it is not known whether a request with the ``old`` or the ``new`` filter read them.
+
+    The subscription of a group that pops changed at ``at`` (ms) by ``event``. None if there are none: it is known when
+    a request carried the former one for the last time.
+    """
+    was, matches = _delivered(old), _delivered(new)
+    if was == matches:
+        return None
+    begin, end = at, at + HELD_PULL
+    if event is not None and event.operation is Operation.POP_SUBSCRIPTION:
+        if event.other_until is not None:
+            return None
+        begin, end = at - REQUEST_GAP, at
+    elif event is not None and event.protocol == GRPC_SIMPLE:
+        begin, end = at - SETTINGS, at
+    return UncertainChange(*old.key, was, matches, begin, end, changed_at=at, reason=NEXT_REQUEST)
 
 
 def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> UncertainChange | None:
@@ -422,11 +506,17 @@ class GroupCommits:
 
 
 class FiltersInForce:
-    """The message filters of one group, from all states (``rows``) of its subscriptions."""
+    """The message filters of one group, from all states (``rows``) of its subscriptions.
 
-    def __init__(self, rows: Sequence[SubscriptionRow], config: BrokerConfig) -> None:
+    ``most_attempts``: how often it gets a message that it pops.
+    """
+
+    def __init__(
+        self, rows: Sequence[SubscriptionRow], config: BrokerConfig, most_attempts: int = RETRY_MAX_TIMES + 1
+    ) -> None:
         self._rows = rows
         self._config = config
+        self._most_attempts = most_attempts
 
     @property
     def are_reset_by_clients(self) -> bool:
@@ -442,7 +532,7 @@ class FiltersInForce:
         others = in_force_at(self._rows, instant) if reads_others(row, self._config) else ()
         found = message_filter(row, others, self._config)
         assert found is not None
-        return found
+        return replace(found, most_attempts=self._most_attempts) if row.pops else found
 
     def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter]]:
         """The filters of a subscription in [``begin``, ``end``) (ms), each with its part of that interval."""
@@ -456,16 +546,23 @@ class FiltersInForce:
 class NightFilters:
     """The message filters of all groups in a night, from its history of subscriptions and its configuration."""
 
-    def __init__(self, history: Iterable[SubscriptionRow], config: BrokerConfig) -> None:
-        rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+    def __init__(self, history: Iterable[SubscriptionRow], config: BrokerConfig, pop_groups: PopGroups) -> None:
+        self._rows: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
-            rows_of_group[row.consumer_group].append(row)
-        self._filters = {group: FiltersInForce(rows, config) for group, rows in rows_of_group.items()}
-        self._rows = {(*row.key, row.valid_from): row for rows in rows_of_group.values() for row in rows}
+            self._rows[row.consumer_group].append(row)
+        self._filters = {
+            group: FiltersInForce(rows, config, pop_groups.most_attempts(group)) for group, rows in self._rows.items()
+        }
 
-    def at(self, key: GroupTopic, valid_from: int, instant: int) -> MessageFilter:
-        """The filter at an instant (ms) of the subscription of a group and topic that is in force since then (ms)."""
-        return self._filters[key[0]].at(self._rows[(*key, valid_from)], instant)
+    def at(self, key: GroupTopic, valid_from: int, instant: int, pops: bool = False) -> MessageFilter:
+        """The filter at an instant (ms) of the subscription of a group and topic that is in force since then (ms).
+
+        ``pops``: that of a request which pops the topic, which may be a retry topic.
+        """
+        group, topic = key
+        subscribed = subscribed_topic(group, topic) if pops else topic
+        row = next(row for row in in_force_at(self._rows[group], valid_from) if row.topic == subscribed)
+        return self._filters[group].at(replace(row, topic=topic, pops=pops), instant)
 
 
 # Queues that no client reads.
@@ -654,7 +751,8 @@ class Timeline:
     """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
 
     ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
-    ``commits``: by the time of a STOP (ms), the offsets that the group had then, where they are known.
+    ``commits``: by the time of a STOP (ms), the offsets that the group had then, where they are known. ``changes``: by
+    the time of a CHANGE (ms), the event of a group that pops.
     """
 
     first: SubscriptionRow | None
@@ -662,6 +760,7 @@ class Timeline:
     steps: Sequence[Step]
     resets: Sequence[SubscriptionEvent]
     commits: Mapping[int, Offsets] = field(default_factory=dict)
+    changes: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
 
     @property
     def moves(self) -> list[tuple[int, int]]:
@@ -677,12 +776,13 @@ def timeline(
     is_pulling: Callable[[SubscriptionRow], bool],
     renewals: Iterable[QueueRenewal] = (),
     commits: Mapping[int, Offsets] | None = None,
+    changes: Mapping[int, SubscriptionEvent] | None = None,
 ) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
     ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
     tells whether the group pulls under a subscription. ``renewals`` are those of the topic since ``as_of``, in order.
-    ``commits`` are those of the Timeline.
+    ``commits`` and ``changes`` are those of the Timeline.
     """
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
@@ -694,7 +794,24 @@ def timeline(
     waiting.sort(key=lambda each: each.at)
     is_known = any(row.is_consuming for row in begins)
     steps = list(_steps(first, is_known, rows[len(begins) :], waiting, is_pulling))
-    return Timeline(first, first is not None and is_pulling(first), steps, ordered, commits or {})
+    if changes:
+        steps = list(_at_requests(steps, changes, as_of))
+    return Timeline(first, first is not None and is_pulling(first), steps, ordered, commits or {}, changes or {})
+
+
+def _at_requests(steps: Iterable[Step], changes: Mapping[int, SubscriptionEvent], as_of: int | None) -> Iterator[Step]:
+    """The steps, with each change after the last request that carried the former subscription.
+
+    What was stored since then meets the next request.
+    """
+    earliest = BEGINNING if as_of is None else as_of + 1
+    for step in steps:
+        if step.moment is Moment.CHANGE and step.row.pops:
+            event = changes.get(step.row.valid_from)
+            if event is not None and event.other_until is not None:
+                step = replace(step, at=max(event.other_until + 1, earliest))
+        earliest = step.at
+        yield step
 
 
 def _steps(
@@ -740,6 +857,10 @@ _OTHER_QUEUES = -1
 """Instead of a queue id: all queues that are not listed."""
 QUEUE_BEGAN_AGAIN = "a queue began again"
 DELETED = "the broker deleted it before the group pulled it"
+
+
+def _mode(row: SubscriptionRow) -> ConsumeMode:
+    return ConsumeMode.POP if row.pops else ConsumeMode.PULL
 
 
 class GroupNightPlan:
@@ -876,7 +997,7 @@ class GroupNightPlan:
         end = later[0].at if later else FOREVER
         self._windows.unread.note_pulls(row, begin, end)
         for start, stop, in_force in self._filters.during(row, begin, end):
-            window = PullWindow(in_force, row.valid_from, start, stop, reason=self._reason)
+            window = PullWindow(in_force, row.valid_from, start, stop, reason=self._reason, mode=_mode(row))
             self._windows.add(self.online, window)
 
     def _start(self, step: Step, kind: WindowKind) -> None:
@@ -897,7 +1018,7 @@ class GroupNightPlan:
         window = PullWindow(
             self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
             only_listed=position.stored_from is not None, places=self._places(step.at, self._broker_offsets.log_start),
-            kind=kind, reason=self._reason,
+            kind=kind, reason=self._reason, mode=_mode(step.row),
         )  # fmt: skip
         if deleted:
             self.lost.append(replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=DELETED))
@@ -945,6 +1066,7 @@ class GroupNightPlan:
         window = PullWindow(
             message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True,
             places=self._places(step.at, self._broker_offsets.log_start), kind=WindowKind.RESET, reason=RESET,
+            mode=_mode(step.row),
         )  # fmt: skip
         self._windows.add(self.backlog, window)
         next_step = next((each for each in later if each.moment in (Moment.CHANGE, Moment.STOP)), None)
@@ -976,7 +1098,7 @@ class GroupNightPlan:
             places = self._places(self._windows.stint.at, log_start=0)
             window = PullWindow(
                 self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True, places=places,
-                kind=WindowKind.BACKLOG, reason=WAS_BEHIND,
+                kind=WindowKind.BACKLOG, reason=WAS_BEHIND, mode=_mode(row),
             )  # fmt: skip
             self._windows.add(self.backlog, self._windows.unread.keep(self.backlog, window, as_of))
 
@@ -1001,6 +1123,10 @@ class GroupNightPlan:
         self._windows.stint.limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
-        change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)
+        old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
+        if after.pops:
+            change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
+        else:
+            change = uncertain_change(before, old, new, at)
         if change is not None:
             self.uncertain_changes.append(change)

@@ -12,7 +12,8 @@ that is online pulls a message when it is stored: that makes the windows ``onlin
 subscription then in force filters the messages from its committed offset on: these windows (``backlog``) are also for
 messages of earlier nights. Then the plan says what is not certain: messages that may have met the old or the new
 subscription (``uncertain_changes``), and queues that clients of a group with different tags shared (``allocated``,
-``assumed``). Times in which a group pops are left out: the broker wrote down what it got (:mod:`filtering.pops.modes`).
+``assumed``). Times in which a group pops are left out where the broker wrote down what it got; elsewhere they are
+planned as pulls are, under other rules (:mod:`filtering.pops.modes`), and so are its retry topics.
 Groups whose clients broadcast have a plan of their own (:mod:`filtering.consumption.broadcasting`).
 
 The rules agree message by message with a running broker (docs/CONSUMPTION.md). Which queues began again is known only
@@ -26,16 +27,17 @@ Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProc
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from types import MappingProxyType
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.group import (
+    AT_RESTART,
+    CLIENTS_DIFFER,
     NOT_WATCHED,
     FiltersInForce,
     GroupNightPlan,
@@ -47,9 +49,9 @@ from filtering.consumption.group import (
     undecided_between,
 )
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
-from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange
-from filtering.pops.modes import Interval, pulled_rows
-from filtering.pops.record import retry_topics
+from filtering.delivery.pull_window import FOREVER, ConsumeMode, PullWindow, UncertainChange
+from filtering.pops.modes import PopGroups, Pops, popped_rows, pulled_rows
+from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.pulls import is_pulling
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import (
@@ -60,8 +62,14 @@ from filtering.subscriptions.events import (
     SubscriptionEvent,
     event_line,
 )
-from filtering.subscriptions.history import states_by_key, subscription_history
-from filtering.subscriptions.inconsistency import SeemingDisagreement, group_clients, seeming_disagreements
+from filtering.subscriptions.history import state_at, states_by_key, subscription_history
+from filtering.subscriptions.inconsistency import (
+    GroupClients,
+    SeemingDisagreement,
+    client_states,
+    group_clients,
+    seeming_disagreements,
+)
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
@@ -91,24 +99,27 @@ def plan_night(
     broker_offsets: BrokerOffsets,
     config: BrokerConfig,
     config_before: BrokerConfig | None = None,
-    popping: Mapping[GroupTopic, Sequence[Interval]] = MappingProxyType({}),
+    pops: Pops = Pops(),  # noqa: B008
+    pop_groups: PopGroups = PopGroups(),  # noqa: B008
 ) -> NightPlan:
     """The plan of the night after ``offsets_so_far.as_of``.
 
     ``history`` is the subscription history of ``events``, which are all events so far. ``config_before``: the broker's
-    configuration in the night before; None: there was none. ``popping``: when groups pop topics. Then they do not pull,
-    and the broker's record says what they got.
+    configuration in the night before; None: there was none. ``pops``: when groups pop topics. Of those that are
+    recorded, the broker's record says what they got.
     """
-    history = list(history)
-    rows_of = states_by_key(history)
+    history, events = list(history), list(events)
+    requests = _requests(events, pops.planned)
+    states_of = states_by_key(history)
+    rows_of = _rows_of_plans(states_of, pops, requests, offsets_so_far, broker_offsets)
     rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for (group, _), rows in rows_of.items():
         rows_of_group[group] += rows
-    events = list(events)
     resets, first_starts = resets_and_first_starts(events)
     commits, changes_seen = _commits(events), _changes_seen(events)
-    broadcasting = broadcasting_clients(events)
+    broadcasting, popping = broadcasting_clients(events), pops.recorded.keys() | pops.planned.keys()
     states = [each for each in disagreeing_states(events) if each.key not in popping and each.key not in broadcasting]
+    differing = states_by_key(state for state in client_states(events) if state.overruled)
     queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
     tags_of_clients = tag_disagreements(states, queue_ids, broker_offsets.has_queue_ids)
     seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
@@ -121,10 +132,7 @@ def plan_night(
     lost: list[PullWindow] = []
     with garbage_collection.paused():
         for key, rows in rows_of.items():
-            pops = popping.get(key, ())
-            if pops:
-                rows = pulled_rows(rows, pops)
-            filters = FiltersInForce(rows_of_group[key[0]], config)
+            filters = FiltersInForce(rows_of_group[key[0]], config, pop_groups.most_attempts(key[0]))
             if key in broadcasting:
                 of_all = BroadcastNight(key, rows, broadcasting[key], filters, offsets_so_far, broker_offsets)
                 online += of_all.online
@@ -133,12 +141,14 @@ def plan_night(
                 groups.append(of_all.group)
                 continue
             consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
-            group_start = GroupStart(key, consume_from, offsets_so_far, broker_offsets)
+            pops_at_all, from_first = any(row.pops for row in rows), config.init_pop_offset_by_check_msg_in_mem
+            group_start = GroupStart(key, consume_from, offsets_so_far, broker_offsets, pops_at_all, from_first)
             clients = tags_of_clients.get(key, ())
             renewals = broker_offsets.renewals.get(key[1], ())
             line = timeline(
-                rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, renewals, commits.get(key)
-            )
+                rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, renewals, commits.get(key),
+                requests.get((key[0], subscribed_topic(*key)), {}),
+            )  # fmt: skip
             if config_before is not None and config_before != config:
                 line = _with_new_switches(line, offsets_so_far.as_of, config_before)
             night = GroupNightPlan(group_start, line, filters, clients)
@@ -151,13 +161,22 @@ def plan_night(
             for part in clients:
                 if part.undecided:
                     changes = _outside(changes, part.valid_from, part.valid_to)
+            subscribed = key[0], subscribed_topic(*key)
+            if subscribed in pops.planned:
+                either = [
+                    *_read_by_any(differing.get(subscribed, ()), rows, filters, offsets_so_far.as_of),
+                    *_registered_only(states_of[subscribed], rows, filters, offsets_so_far.as_of),
+                ]
+                for change in either:
+                    changes = _outside(changes, change.stored_from, change.stored_to)
+                changes = [replace(change, mode=ConsumeMode.POP) for change in (*changes, *either)]
             uncertain_changes += _uncertain(changes, seeming.get(key, ()), filters, offsets_so_far.as_of)
             uncertain_changes += night.undecided
             lost += night.lost
             groups.append(night.group)
-            if pops:
+            if key in pops.recorded:
                 _set_popped(night.group, offsets_so_far, broker_offsets)
-    for key in popping:
+    for key in pops.recorded:
         # If no event names the group, its topic is like those of redeliveries.
         topics = [*retry_topics(*key), *([] if key in rows_of else [key[1]])]
         groups += _popped_groups(key[0], topics, offsets_so_far, broker_offsets)
@@ -171,6 +190,46 @@ def plan_night(
         key: len(queues) for key, queues in allocated.items() if queues and key[1] not in broker_offsets.read_queues
     }
     return NightPlan(online, backlog, uncertain_changes, groups, lost, allocated, assumed)
+
+
+def _requests(
+    events: Iterable[SubscriptionEvent], popping: Container[GroupTopic]
+) -> Mapping[GroupTopic, Mapping[int, SubscriptionEvent]]:
+    """By group and topic, and by their time (ms), the events that name the subscriptions of groups that pop."""
+    found: defaultdict[GroupTopic, dict[int, SubscriptionEvent]] = defaultdict(dict)
+    for event in events:
+        for subscription in event.subscriptions:
+            if (event.group, subscription["topic"]) in popping:
+                found[event.group, subscription["topic"]][event.at] = event
+    return found
+
+
+def _rows_of_plans(
+    states_of: Mapping[GroupTopic, Sequence[SubscriptionRow]],
+    pops: Pops,
+    requests: Mapping[GroupTopic, Mapping[int, SubscriptionEvent]],
+    offsets_so_far: OffsetsSoFar,
+    broker_offsets: BrokerOffsets,
+) -> dict[GroupTopic, Sequence[SubscriptionRow]]:
+    """The states by group and topic, in which groups do not consume while the broker writes down what they pop.
+
+    A group that pops reads its retry topics under the same subscription, if there are any.
+    """
+    found: dict[GroupTopic, Sequence[SubscriptionRow]] = {}
+    for key, rows in states_of.items():
+        if key in pops.recorded:
+            found[key] = pulled_rows(rows, pops.recorded[key])
+        elif key in pops.planned:
+            popped = popped_rows(rows, pops.planned[key], requests.get(key, {}))
+            found[key] = popped
+            known = broker_offsets.min_offsets.keys() | offsets_so_far.topics.keys()
+            for topic in retry_topics(*key):
+                if topic in known or not broker_offsets.min_offsets:
+                    of_topic = [replace(row, topic=topic, is_consuming=row.is_consuming and row.pops) for row in popped]
+                    found[key[0], topic] = of_topic
+        else:
+            found[key] = rows
+    return found
 
 
 def _set_popped(group: GroupNight, offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets) -> None:
@@ -216,6 +275,46 @@ def _uncertain(
         if begin < end and len(asked) > 1:
             found.append(undecided_between(asked, begin, end, each.valid_from))
     return found
+
+
+def _read_by_any(
+    states: Iterable[GroupClients], rows: Sequence[SubscriptionRow], filters: FiltersInForce, as_of: int | None
+) -> Iterator[UncertainChange]:
+    """The messages of the night that only some clients of a group match, whose requests filter for all of them.
+
+    ``states``: those in which its clients subscribe differently.
+    """
+    for state in states:
+        subscribed = {(each.expression, each.expression_type, each.class_filter_mode) for each in state.overruled}
+        subscribed.add((state.expression or "", state.expression_type or "", state.class_filter_mode))
+        asked = {row.filter: row for row in rows if row.filter in subscribed and filters.is_pulling(row)}
+        begin = state.valid_from if as_of is None else max(state.valid_from, as_of + 1)
+        end = FOREVER if state.valid_to is None else state.valid_to
+        if begin < end and len(asked) > 1:
+            of_clients = [filters.at(row, row.valid_from) for row in asked.values()]
+            yield undecided_between(of_clients, begin, end, state.valid_from, CLIENTS_DIFFER)
+
+
+def _registered_only(
+    registered: Iterable[SubscriptionRow],
+    rows: Sequence[SubscriptionRow],
+    filters: FiltersInForce,
+    as_of: int | None,
+) -> Iterator[UncertainChange]:
+    """The messages of the night that only one subscription matches: what is registered, or what requests carry.
+
+    ``rows``: the states of a group that pops, as its requests carry them.
+    """
+    carried = {row.valid_from for row in rows}
+    for row in registered:
+        begin = row.valid_from if as_of is None else max(row.valid_from, as_of + 1)
+        end = FOREVER if row.valid_to is None else row.valid_to
+        asked = state_at(rows, row.valid_from)
+        if row.valid_from not in carried and asked is not None and begin < end:
+            both = asked, replace(row, topic=asked.topic, pops=True)
+            if filters.is_pulling(both[1]):
+                filters_of_both = [filters.at(each, row.valid_from) for each in both]
+                yield undecided_between(filters_of_both, begin, end, row.valid_from, AT_RESTART)
 
 
 def _commits(events: Iterable[SubscriptionEvent]) -> Mapping[GroupTopic, Mapping[int, Offsets]]:

@@ -58,7 +58,8 @@ class Entries:
     Arrays have n elements. ``store_timestamp`` is in ms. ``properties`` has the messages' properties by name, at
     least those that filters read. ``bit_maps`` (binary) are the filter bit maps, null for entries without one; None:
     they are not calculated yet. ``rows``: the same entries as filter hooks see them; None without hooks.
-    ``without_body``: the positions of messages that are known to have no body, ascending.
+    ``without_body``: the positions of messages that are known to have no body, ascending. ``reconsume_times``: how
+    often each was sent back or redelivered before; None: never.
     """
 
     topic: str
@@ -72,6 +73,7 @@ class Entries:
     bit_maps: pa.BinaryArray | None = None
     rows: pa.RecordBatch | None = None
     without_body: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    reconsume_times: Int32s | None = None
 
     def __len__(self) -> int:
         return len(self.queue_id)

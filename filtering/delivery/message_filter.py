@@ -41,6 +41,8 @@ class MessageFilter:
     """True if the evaluation of the expression fails. The message then does not match."""
     client_tags: Predicate = TRUE
     """The client's exact comparison of tags."""
+    most_attempts: int | None = None
+    """A message that was handed out this often before is given up (DEAD). None: no message is."""
 
     @property
     def key(self) -> GroupTopic:
@@ -94,14 +96,14 @@ def _own_filter(row: SubscriptionRow, config: BrokerConfig) -> MessageFilter:
 def reads_others(row: SubscriptionRow, config: BrokerConfig) -> bool:
     """Whether the filter depends on the group's other subscriptions (ExpressionForRetryMessageFilter)."""
     is_retry = row.topic.startswith(RETRY_TOPIC_PREFIX) and not row.class_filter_mode
-    if not config.filter_support_retry or not is_retry:
+    if row.pops or not config.filter_support_retry or not is_retry:
         return False
     return config.version.filters_redeliveries_to_tags or not is_tag_type(row.expression_type)
 
 
 def own_expression(row: SubscriptionRow) -> CompiledExpression | None:
     """The expression of an SQL92 subscription that the broker evaluates; None if it does not compile."""
-    if row.sent_with_pull or row.filter_data is None:
+    if row.sent_with_pull or row.pops or row.filter_data is None:
         return row.compiled.expression
     return row.filter_data.compiled
 
@@ -136,7 +138,7 @@ def delivers(row: SubscriptionRow) -> Predicate | None:
 
 def _checked_bits(row: SubscriptionRow, config: BrokerConfig) -> tuple[int, ...]:
     """The positions in the bit map that stage 1 of an SQL92 subscription checks; empty if it uses no bit map."""
-    data = None if row.sent_with_pull else row.filter_data
+    data = None if row.sent_with_pull or row.pops else row.filter_data
     if data is None or not config.enable_consume_queue_ext or data.bit_num != config.bloom_filter.m:
         return ()
     return data.bit_pos

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,13 @@ class WindowKind(Enum):
     """Messages that may have met the subscription before: the broker held a pull when it changed."""
 
 
+class ConsumeMode(StrEnum):
+    """How a group gets messages, as ``mode`` of pull_windows."""
+
+    PULL = "PULL"
+    POP = "POP"
+
+
 def is_of_night(kind: WindowKind, night: Number, own: Number) -> Any:
     """Whether a window of a night filters messages whose own night, by their place in the log, is ``own``.
 
@@ -80,7 +87,8 @@ class PullWindow:
     listed has all of its entries, or none with ``only_listed``. ``places`` limits them by queue id to physical offsets,
     in queues that began again. ``subscription_from`` is the valid_from of the subscription. ``available_at`` (ms) is
     when the group could first pull them; None: when each was stored. ``reason``: why it begins where it begins.
-    ``is_of_client``: the window is of one client, which checks other tags than the group's other clients.
+    ``is_of_client``: the window is of one client, which checks other tags than the group's other clients. ``mode``: how
+    the group gets them.
     """
 
     message_filter: MessageFilter
@@ -94,6 +102,7 @@ class PullWindow:
     kind: WindowKind = WindowKind.ONLINE
     reason: str = ""
     is_of_client: bool = False
+    mode: ConsumeMode = ConsumeMode.PULL
 
     @property
     def key(self) -> GroupTopic:
@@ -136,8 +145,8 @@ class UncertainChange:
 
     Messages stored in [``stored_from``, ``stored_to``) (ms) that match only one of ``before`` and ``after`` are counted
     as uncertain, in each queue up to the first message in this time that matches ``until``. ``changed_at``: the
-    valid_from (ms) of the subscription after the change. ``offsets``, ``only_listed``, ``places`` and ``reason`` are as
-    in a PullWindow.
+    valid_from (ms) of the subscription after the change. ``offsets``, ``only_listed``, ``places``, ``reason`` and
+    ``mode`` are as in a PullWindow.
     """
 
     consumer_group: str
@@ -152,6 +161,7 @@ class UncertainChange:
     only_listed: bool = False
     places: Mapping[int, OffsetRange] = field(default_factory=dict)
     reason: str = HELD_PULL
+    mode: ConsumeMode = ConsumeMode.PULL
 
 
 # Which filters set bits in the filter bit maps, and when.

@@ -14,6 +14,7 @@ A block is up to about 65,536 consume queue entries of a topic, by queue, with t
    for messages stored after the filter was born (ExpressionMessageFilter.isMatchedByConsumeQueue); stage 2 adds the
    expression; the client's check adds its tags. Each is a few ANDs a word. The loop counts what passes in each queue,
    and keeps the bits of a window only if they differ from the matches of its expression.
+   What a group that pops was handed out too often is given up, not delivered.
 5. The groups that received the same messages share their positions (MatchSets).
 6. What a changed subscription left uncertain is counted (UncertainEntries).
 
@@ -31,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.delivery.delivery_blocks import MatchSets, distinct_match_sets, distinct_rows
+from filtering.delivery.delivery_blocks import MatchSet, MatchSets, distinct_match_sets, distinct_rows
 from filtering.delivery.entries import Entries, Int32s, Int64s, among
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import (
@@ -54,11 +55,12 @@ from filtering.pulls import DEFAULT_BATCH
 
 COUNTS = (
     "passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors", "dropped_by_hook",
-    "uncertain",
+    "uncertain", "given_up",
 )  # fmt: skip
-PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS, DROPPED_BY_HOOK, UNCERTAIN = range(
-    len(COUNTS)
-)
+(
+    PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS, DROPPED_BY_HOOK, UNCERTAIN,
+    GIVEN_UP,
+) = range(len(COUNTS))  # fmt: skip
 TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = range(6)
 """The columns of ``windows``: four rows of ``bits``, one of ``masks``, and one of ``live_entries`` (-1: no bit map)."""
 EVERYTHING, NOTHING = 0, 1
@@ -330,17 +332,48 @@ class BlockResult:
     ``bit_maps``: the calculated filter bit maps (binary, null without filter data); None if the entries had bit maps.
     ``scanned`` (masks x queues): the number of entries that each mask selects; window i has mask ``mask_of[i]``.
     ``counts`` (windows x queues x COUNTS) counts entries; no hook has dropped one yet. ``uncertain`` has
-    an item for each queue, or none without changes.
+    an item for each queue, or none without changes. ``given_up``: what was handed out once too often.
     """
 
     bit_maps: pa.BinaryArray | None
     delivered: MatchSets
+    given_up: MatchSets
     dropped_by_client: MatchSets
     queue_ids: Int32s
     mask_of: Int32s
     scanned: Int64s
     counts: Int64s
     uncertain: Sequence[UncertainEntries]
+
+
+def without_given_up(
+    delivered: MatchSets, most_attempts: Int64s, entries: Entries, counts: Int64s
+) -> tuple[MatchSets, MatchSets]:
+    """Splits deliveries into those that clients got, and those that were given up. The latter are counted as such.
+
+    ``most_attempts``: of each window. ``counts``: windows x queues x COUNTS.
+    """
+    attempts = entries.reconsume_times
+    nothing = MatchSets.of([], delivered.rows)
+    if attempts is None or attempts.max(initial=0) < most_attempts.min(initial=FOREVER):
+        return delivered, nothing
+    _, bounds = entries.queue_bounds
+    kept: list[MatchSet] = []
+    given_up: list[MatchSet] = []
+    for match_set in delivered:
+        windows = np.array(match_set.windows)
+        most = most_attempts[windows]
+        for limit in np.unique(most).tolist():
+            of_limit = tuple(windows[most == limit].tolist())
+            is_gone = attempts >= limit
+            for bits, sets in ((packed_bits.pack(~is_gone), kept), (packed_bits.pack(is_gone), given_up)):
+                own = match_set.bits & bits
+                if count := int(np.bitwise_count(own).sum()):
+                    sets.append(MatchSet(of_limit, own, count, match_set.rows))
+                    if sets is given_up:
+                        counts[list(of_limit), :, GIVEN_UP] = counts_between(own, bounds[:-1], bounds[1:])
+    counts[:, :, DELIVERED] -= counts[:, :, GIVEN_UP]
+    return MatchSets.of(kept, delivered.rows), MatchSets.of(given_up, delivered.rows)
 
 
 # Planes.
@@ -467,6 +500,8 @@ class TopicFilters:
         born_times = sorted({window.message_filter.born_time for window in windows if window.message_filter.bit_pos})
         self._born_times = np.array(born_times, np.int64)
         self._windows = self._window_table(windows, number)
+        most = [window.message_filter.most_attempts for window in windows]
+        self._most_attempts = np.array([FOREVER if each is None else each for each in most], np.int64)
         self._bit_pos = _positions([window.message_filter.bit_pos for window in windows])
         self._filter_predicates = np.array([number[data.predicate] for data in filter_data], np.int32)
         self._filter_masks = np.array(
@@ -506,9 +541,10 @@ class TopicFilters:
         live_entries = self._fill_live_entries(entries.store_timestamp, readable)
         counts = np.zeros((self.window_count, len(queue_ids), len(COUNTS)), np.int64)
         received, dropped = self._filter(matches.bits, planes, live_entries, masks, mask_of, bounds, counts)
+        delivered = self._delivered(matches, counts, received)
         return BlockResult(
             bit_maps,
-            self._delivered(matches, counts, received),
+            *without_given_up(delivered, self._most_attempts, entries, counts),
             distinct_match_sets(dropped, len(entries)),
             queue_ids,
             mask_of,

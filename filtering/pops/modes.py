@@ -8,14 +8,14 @@ start before: clients do not change while they are online. An event with a proto
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.pops.record import subscribed_topic
-from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
+from filtering.subscriptions.events import GRPC_PUSH, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 Interval = tuple[int, int]
@@ -43,10 +43,6 @@ class PopGroups:
         """
         return self.retry_max_times.get(consumer_group, RETRY_MAX_TIMES) + 1
 
-    def written_down(self, pops: Mapping[GroupTopic, Sequence[Interval]]) -> dict[GroupTopic, Sequence[Interval]]:
-        """Those of the groups whose pops the broker writes down."""
-        return {key: intervals for key, intervals in pops.items() if key[0] not in self.in_order}
-
     @property
     def text(self) -> str:
         """As JSON."""
@@ -62,6 +58,14 @@ class PopGroups:
 
 
 @dataclass(frozen=True)
+class Pops:
+    """When groups pop topics. The broker writes down those of ``recorded``; those of ``planned`` are inferred."""
+
+    recorded: Mapping[GroupTopic, Sequence[Interval]] = field(default_factory=dict)
+    planned: Mapping[GroupTopic, Sequence[Interval]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class PopModes:
     """When groups were first known to pop topics (ms), by group and topic: by the record, and by the configuration."""
 
@@ -69,8 +73,12 @@ class PopModes:
     configured: Mapping[GroupTopic, int] = field(default_factory=dict)
 
     def are_written_down(self, broker: BrokerConfig) -> bool:
-        """Whether the broker writes pops down, and all of them: with enablePopBufferMerge, some are only in memory."""
-        return bool(self.recorded) and not broker.enable_pop_buffer_merge
+        """Whether the broker writes pops down, and all of them.
+
+        With enablePopBufferMerge some are only in memory, and with popConsumerKVServiceEnable all are in a database,
+        which forgets them.
+        """
+        return bool(self.recorded) and not (broker.enable_pop_buffer_merge or broker.pop_consumer_kv_service_enable)
 
     def with_pops(self, popped: Mapping[GroupTopic, int]) -> PopModes:
         """The same, and what a record says: the time (ms) of the first pop by group and topic, or retry topic."""
@@ -95,10 +103,22 @@ class PopModes:
         """The reverse of ``text``."""
         return cls(*({(group, topic): at for group, topic, at in known} for known in json.loads(text)))
 
-    def intervals(
+    def pops(
+        self,
+        rows: Mapping[GroupTopic, Sequence[SubscriptionRow]],
+        events: Iterable[SubscriptionEvent],
+        groups: PopGroups,
+        broker: BrokerConfig,
+    ) -> Pops:
+        """When groups pop, and of which the broker writes it down. ``rows``: the history by group and topic."""
+        found = self._intervals(rows, events)
+        writes = self.are_written_down(broker)
+        recorded = {key: pops for key, pops in found.items() if writes and key[0] not in groups.in_order}
+        return Pops(recorded, {key: pops for key, pops in found.items() if key not in recorded})
+
+    def _intervals(
         self, rows: Mapping[GroupTopic, Sequence[SubscriptionRow]], events: Iterable[SubscriptionEvent]
     ) -> dict[GroupTopic, list[Interval]]:
-        """When groups pop. ``rows``: the subscription history by group and topic."""
         said: dict[GroupTopic, list[tuple[int, bool]]] = {}
         for event in events:
             if event.pops is not None:
@@ -141,19 +161,39 @@ def _intervals(marks: Sequence[tuple[int, bool]]) -> list[Interval]:
 
 def pulled_rows(rows: Sequence[SubscriptionRow], pops: Sequence[Interval]) -> list[SubscriptionRow]:
     """The states of a group and topic, in which it does not consume while it pops."""
-    found = []
+    return [replace(row, is_consuming=row.is_consuming and not pops_then) for row, pops_then in _parts(rows, pops)]
+
+
+def popped_rows(
+    rows: Sequence[SubscriptionRow], pops: Sequence[Interval], changes: Mapping[int, SubscriptionEvent]
+) -> list[SubscriptionRow]:
+    """The states of a group and topic, of which those in which it pops are marked, as its requests carry them.
+
+    ``changes``: by their time (ms), the events that name the subscription. If a request is the first to carry what its
+    client has just registered, the group does not consume before it. A gRPC PushConsumer that registers another
+    subscription asks with the former one until it restarts.
+    """
+    found: list[SubscriptionRow] = []
+    for part, pops_then in _parts(rows, pops):
+        row = replace(part, pops=pops_then)
+        before = found[-1] if found and found[-1].valid_to == row.valid_from else None
+        event = changes.get(row.valid_from)
+        if before is not None and before.is_consuming and before.pops and row.is_consuming and row.pops:
+            if row.sent_with_pull and not before.sent_with_pull and row.filter == before.filter:
+                found[-1] = replace(before, is_consuming=False)
+            elif event is not None and event.protocol == GRPC_PUSH and row.filter != before.filter:
+                found[-1] = replace(before, valid_to=row.valid_to)
+                continue
+        found.append(row)
+    return found
+
+
+def _parts(rows: Iterable[SubscriptionRow], pops: Sequence[Interval]) -> Iterator[tuple[SubscriptionRow, bool]]:
+    """The states, cut where the group begins or ends to pop, and whether it pops in each part."""
     for row in rows:
         end = FOREVER if row.valid_to is None else row.valid_to
         cuts = {at for interval in pops for at in interval if row.valid_from < at < end}
         bounds = [row.valid_from, *sorted(cuts), end]
         for begin, stop in pairwise(bounds):
-            popping = any(since <= begin < until for since, until in pops)
-            found.append(
-                replace(
-                    row,
-                    valid_from=begin,
-                    valid_to=None if stop == FOREVER else stop,
-                    is_consuming=row.is_consuming and not popping,
-                )
-            )
-    return found
+            part = replace(row, valid_from=begin, valid_to=None if stop == FOREVER else stop)
+            yield part, any(since <= begin < until for since, until in pops)

@@ -85,7 +85,8 @@ class Operation(Enum):
 
 SENT_WITH_REQUESTS = (Operation.PULL_SUBSCRIPTION, Operation.POP_SUBSCRIPTION)
 """A subscription that the group sends with each request. No bit map is used."""
-POPPING_PROTOCOLS = ("grpc_simple", "grpc_push", "remoting_pop")
+GRPC_SIMPLE, GRPC_PUSH = "grpc_simple", "grpc_push"
+POPPING_PROTOCOLS = (GRPC_SIMPLE, GRPC_PUSH, "remoting_pop")
 PROTOCOLS = (*POPPING_PROTOCOLS, "remoting")
 """How a client consumes: a SimpleConsumer or a PushConsumer through a proxy, a push consumer whose group was switched
 to POP, or a consumer that pulls."""
@@ -132,7 +133,8 @@ class SubscriptionEvent:
     queue is of all queues of the topic. ``protocol`` is one of PROTOCOLS, or None if it is not known. ``since`` (ms):
     whoever watched the broker saw the change at ``at``, and it was not before this time; None: it was at ``at``.
     ``committed``: by topic and queue id, the offsets that the group had when it left; None: not known.
-    ``is_broadcasting``: the client broadcasts, and so does its group.
+    ``is_broadcasting``: the client broadcasts, and so does its group. ``other_until`` (ms) of a pop_subscription: when
+    a request carried the former one for the last time; None: not known.
     """
 
     at: int
@@ -149,6 +151,7 @@ class SubscriptionEvent:
     committed: Mapping[str, Mapping[int, int]] | None = None
     protocol: str | None = None
     is_broadcasting: bool = False
+    other_until: int | None = None
 
     @property
     def pops(self) -> bool | None:
@@ -305,7 +308,8 @@ def _short(value: Any) -> str:
 # client that broadcasts; without a ``client_id``, it is not replayed.
 #
 # ``protocol`` says how the client of a ``register`` or ``heartbeat`` consumes: grpc_simple, grpc_push and remoting_pop
-# pop, remoting pulls. From a ``pop_subscription`` on, the requests of a group that pops carry this subscription.
+# pop, remoting pulls. From a ``pop_subscription`` on, the requests of a group that pops carry this subscription;
+# ``other_until`` is when they carried the former one for the last time, where that is known.
 #
 # What watched a broker (./spark-submit.sh record) may know a change only by the state before and after it: ``since``
 # is then the earliest time of the change. ``offsets`` of an unregister or a heartbeat are those that the group had
@@ -336,6 +340,7 @@ _FIELDS = (
     "since",
     "offsets",
     "message_model",
+    "other_until",
 )
 NOT_WATCHED = "not_watched"
 
@@ -419,6 +424,7 @@ def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
         since=_since(row, at),
         committed=_committed(row, operation),
         is_broadcasting=_broadcasts(row),
+        other_until=_other_until(row, at) if operation is Operation.POP_SUBSCRIPTION else None,
         **(_reset(row) if resets else {}),
     )
 
@@ -441,6 +447,8 @@ def event_line(event: SubscriptionEvent) -> str:
         row |= {name: value for name, value in fields.items() if value is not None}
     if event.since is not None:
         row["since"] = event.since
+    if event.other_until is not None:
+        row["other_until"] = event.other_until
     if event.committed is not None:
         row["offsets"] = {
             topic: {str(queue_id): offset for queue_id, offset in queues.items()}
@@ -534,6 +542,13 @@ def _since(row: Mapping[str, Any], at: int) -> int | None:
     if since is not None and since > at:
         raise ValueError("since must not be later than at")
     return since if since is None else checked(since)
+
+
+def _other_until(row: Mapping[str, Any], at: int) -> int | None:
+    until = whole_number(row, "other_until")
+    if until is not None and until > at:
+        raise ValueError("other_until must not be later than at")
+    return until if until is None else checked(until)
 
 
 def _committed(row: Mapping[str, Any], operation: Operation) -> dict[str, dict[int, int]] | None:

@@ -52,7 +52,7 @@ class SubscriptionRow:
     for pulls: the one sent with the pull (``sent_with_pull``; it uses no bit map), the registered one, or the last
     one if the group has left (not ``registered``). A TAG subscription in ``class_filter_mode`` has the name of a
     class as its expression, and no tags. ``is_consuming``: the group is online, whether the broker accepts its pulls
-    or not.
+    or not. ``pops``: it pops, and each request brings this subscription.
 
     ``filter_data`` is the ConsumerFilterData in the broker's registry, or None. It sets bits in the bit maps. It
     remains if the subscription changes to TAG, and after its death until it is cleaned.
@@ -71,6 +71,7 @@ class SubscriptionRow:
     class_filter_mode: bool
     compiled: CompiledSubscription
     filter_data: ConsumerFilterData | None
+    pops: bool = False
 
     @property
     def key(self) -> GroupTopic:

@@ -51,10 +51,10 @@ from filtering.delivery.pull_window import (
     WindowKind,
     filter_data_in_force,
 )
-from filtering.pops.modes import Interval, PopGroups, PopModes
+from filtering.pops.modes import PopGroups, PopModes, Pops
 from filtering.pops.record import CHECKPOINT
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_line, with_offsets
+from filtering.subscriptions.events import SubscriptionEvent, event_line, with_offsets
 from filtering.subscriptions.history import states_by_key, subscription_history
 from filtering.subscriptions.namespace import is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -398,6 +398,7 @@ def late_windows(
     tonight: NightPlan,
     expressions: Expressions,
     changes: Changes,
+    pop_groups: PopGroups,
 ) -> Iterator[PullWindow]:
     """The windows of the nights since the physical offset ``first``, and of ``tonight``.
 
@@ -410,7 +411,8 @@ def late_windows(
         began = nights[index - 1].as_of if index else None
         known = [event for event in events if event.at <= (night.as_of or 0)]
         earlier = earlier_configs(nights[:index])
-        filters = NightFilters(subscription_history(known, night.broker, expressions, earlier), night.broker)
+        history = subscription_history(known, night.broker, expressions, earlier)
+        filters = NightFilters(history, night.broker, pop_groups)
         of_night = filtered(rows, [one_of("run", [night.run])])
         windows = planned_windows(of_night, filters, began)
         yield from _of_its_time(windows, _read_to(nights[index - 1]) if index else None, _read_to(night))
@@ -562,21 +564,26 @@ class Night:
             return NightPlan((), (), (), ())
         offsets = replace(self.offsets, taken_at=self.as_of)
         return plan_night(
-            self.history, self._events, self.state.offsets, offsets, self.broker, self.state.config, self._popping
+            self.history,
+            self._events,
+            self.state.offsets,
+            offsets,
+            self.broker,
+            self.state.config,
+            self._pops,
+            self.pop_groups,
         )
 
     @property
-    def _popping(self) -> dict[GroupTopic, Sequence[Interval]]:
-        """When groups pop, if the broker writes it down."""
-        if not self.pop_modes.are_written_down(self.broker):
-            return {}
-        return self.pop_groups.written_down(self.pop_modes.intervals(states_by_key(self.history), self._events))
+    def _pops(self) -> Pops:
+        """When groups pop."""
+        return self.pop_modes.pops(states_by_key(self.history), self._events, self.pop_groups, self.broker)
 
     def _note_pops(self, new: Part) -> bool:
         """Notes the groups that popped in the night. Returns whether some were not known to pop."""
         if Step.DELIVER not in self.steps:
             return False
-        known = self._popping
+        known = self._pops
         storage = self.changes.warehouse.log(POP_RECORDS).storage
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
         checkpoints = [one_of("kind", [CHECKPOINT])]
@@ -585,14 +592,14 @@ class Night:
         records = pa.concat_tables([read, self.changes.rows(POP_RECORDS, _FIRST_POPS, stored)])
         first = least(records, _FIRST_POPS[:2], _FIRST_POPS[2])
         self.pop_modes = self.pop_modes.with_pops({(group, topic): at for (group, topic), at in first.items()})
-        return self._popping != known
+        return self._pops != known
 
     def _pop(self) -> PopCounts:
         """Writes what groups popped."""
-        if Step.DELIVER not in self.steps or self.broker.enable_pop_buffer_merge:
+        if Step.DELIVER not in self.steps or not self.pop_modes.are_written_down(self.broker):
             return NO_POPS
         pops = NightPops(self.state, self.changes, self.history, self.pop_groups, self._end, self.new.repaired)
-        return replace(pops.run(), popping=self._popping.keys())
+        return replace(pops.run(), popping=self._pops.recorded.keys())
 
     @property
     def _end(self) -> int:
@@ -728,7 +735,9 @@ class Night:
         windows: list[PullWindow] = []
         if Step.DELIVER in self.steps:
             first = min([*(part.start for part in repaired), *(stored or ())])
-            windows += late_windows(first, self.state, self._events, plan, self.expressions, self.changes)
+            windows += late_windows(
+                first, self.state, self._events, plan, self.expressions, self.changes, self.pop_groups
+            )
         filter_data = filter_data_in_force(self.history, self.broker)
         late = self._tasks.make_entries(self._read_late, by_topic(windows), {}, filter_data, instants)
         topics = {topic for topic, _ in late.result.queues}

@@ -350,7 +350,8 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
             np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))
         columns = np.searchsorted(offsets.queue_ids, counted.queue_ids)
         of_windows = {name: counted.counts[:, :, i] for i, name in enumerate(topic_filters.COUNTS)}
-        dropped = of_windows["passed_stage2"] - of_windows["delivered"] - of_windows["dropped_by_hook"]
+        others = of_windows.pop("given_up") + of_windows["dropped_by_hook"]
+        dropped = of_windows["passed_stage2"] - of_windows["delivered"] - others
         of_windows |= {"scanned": counted.scanned, "hash_collisions": dropped * has_same_tags[:, None]}
         for name, numbers in of_windows.items():
             np.add.at(counts[name], (window_numbers[:, None], columns), numbers)

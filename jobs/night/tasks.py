@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery import topic_filters
-from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
+from filtering.delivery.block_schema import DEAD, DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, MatchSets, block_matches, block_rows, recipients
 from filtering.delivery.entries import MULTI_QUEUE_OFFSET, Entries, Int32s, Int64s, MultiDispatch, has_entry
 from filtering.delivery.filter_hooks import Hook, after_hooks
@@ -374,6 +374,7 @@ class NewEntries:
                 self.messages.properties(properties.get(topic, ()), self.rows[of_topic]),
                 None if self.have_units else pa.nulls(len(self.rows[of_topic]), pa.binary()),
                 without_body=np.flatnonzero(numbers["body_length"][of_topic] == 0),
+                reconsume_times=numbers["reconsume_times"][of_topic],
             )
 
     def table_rows(self, run: str, bit_maps: Sequence[pa.BinaryArray | None]) -> pa.RecordBatch:
@@ -501,7 +502,9 @@ class NightWriter:
         return outcome.bit_maps
 
     def _deliver(self, entries: Entries, work: TopicWork, outcome: BlockResult) -> None:
-        outcomes = {DELIVERED: outcome.delivered, DROPPED_BY_CLIENT: outcome.dropped_by_client}
+        outcomes = {
+            DELIVERED: outcome.delivered, DROPPED_BY_CLIENT: outcome.dropped_by_client, DEAD: outcome.given_up
+        }  # fmt: skip
         if work.hooks and entries.rows is not None:
             delivered, dropped = after_hooks(outcome.delivered, work.hooks, entries.rows)
             outcomes |= {DELIVERED: delivered, DROPPED_BY_HOOK: dropped}

@@ -28,7 +28,10 @@ from schemas.rocketmq_store.property_text import values_of
 
 
 Int32s = NDArray[np.int32]
-NUMBERS = ("queue_id", "queue_offset", "commitlog_offset", "store_size", "store_timestamp", "sys_flag", "body_length")
+NUMBERS = (
+    "queue_id", "queue_offset", "commitlog_offset", "store_size", "store_timestamp", "sys_flag", "body_length",
+    "reconsume_times",
+)  # fmt: skip
 """The numeric attributes of messages, named as in commitlog. A message log may not know ``body_length``: -1."""
 
 
@@ -58,6 +61,7 @@ class Messages:
     store_timestamp: Int64s
     sys_flag: Int32s
     body_length: Int32s
+    reconsume_times: Int32s
     named: Mapping[str, Texts]
     slots: Sequence[Texts | None]
     others: pa.StringArray | None
@@ -212,7 +216,7 @@ def _column(texts: Texts, rows: Int64s) -> Column:
 LAST_DATE = AFTER_YEAR_9999 // DAY - 1
 """9999-12-31 in days since the epoch: the last date that every reader of a table supports."""
 
-_ONLY_STORED = ("born_timestamp", "flag", "reconsume_times", "prepared_transaction_offset", "magic_code")
+_ONLY_STORED = ("born_timestamp", "flag", "prepared_transaction_offset", "magic_code")
 """The numbers of records that no filter reads."""
 
 
@@ -250,6 +254,7 @@ class CommitlogRows:
             records.numbers("store_timestamp"),
             records.numbers("sys_flag"),
             records.at("body_length").astype(np.int32),
+            records.numbers("reconsume_times"),
             dict(zip(NAMED_PROPERTIES, named, strict=True)),
             columns[count:],
             others,

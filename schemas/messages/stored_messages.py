@@ -304,6 +304,7 @@ def _entries_of(batch: TopicBatch, stored: StoredEntries, properties: Mapping[st
             messages.properties(properties[topic], rows),
             stored.bit_maps_at(at[rows]),
             without_body=np.flatnonzero(messages.body_length[rows] == 0),
+            reconsume_times=messages.reconsume_times[rows],
         )
     if stored.in_lmqs is not None:
         yield from _in_lmqs(batch, stored.in_lmqs, properties, has_bit_maps=stored.filter_bit_map is not None)
@@ -334,6 +335,7 @@ def _in_lmqs(
             properties=messages.properties(properties[topic], at),
             bit_maps=pa.nulls(len(at), pa.binary()) if has_bit_maps else None,
             without_body=np.flatnonzero(messages.body_length[at] == 0),
+            reconsume_times=messages.reconsume_times[at],
         )
 
 

@@ -398,3 +398,59 @@ def test_a_checkpoint_that_was_altered_fails_the_audits(popped: Path, tmp_path: 
     assert "error: record_agrees_with_filters: 1 of" in ended.out
     assert "error: record_has_no_contradictions: 1 of" in ended.out
     assert "warn: record_shows_other_filters: 1 of" in ended.out
+
+
+DIFFER = {"pop_differ_1", "pop_differ_2", OPEN}
+"""Groups whose clients have different subscriptions: the first that reads a message decides for the group."""
+RECORD = b"rmq_sys_wheel_timer", b"rmq_sys_REVIVE_LOG_"
+"""Topics of the record, or what their names begin with."""
+Message = tuple[str, str, int, int, int]
+
+
+def without_record(number: int, folder: Path) -> Path:
+    """The store after a night, in which the messages of the record have other topics."""
+    store = folder / f"store_{number}"
+    shutil.copytree(capture("pop_dev") / f"night_{number}" / "store", store)
+    for segment in (store / "commitlog").iterdir():
+        log = segment.read_bytes()
+        for topic in RECORD:
+            log = log.replace(topic, b"x" + topic[1:])
+        segment.write_bytes(log)
+    return store
+
+
+def messages(deliveries: Counter[Delivery]) -> Counter[Message]:
+    """Deliveries without their times, but for groups whose clients differ. Planned ones are at the store time."""
+    found: Counter[Message] = Counter()
+    for (group, topic, queue_id, queue_offset, _, seen), count in deliveries.items():
+        if group not in DIFFER:
+            found[group, topic, queue_id, queue_offset, seen] += count
+    return found
+
+
+def test_without_the_record_the_rules_foretell_what_every_group_got(tmp_path: Path, run: Run) -> None:
+    warehouse = tmp_path / "w"
+    for number in NIGHTS:
+        given = popping(number, warehouse, "--bodies", "none")
+        given[given.index("--store") + 1] = str(without_record(number, tmp_path))
+        nightly.main(given)
+    assert messages(delivered(warehouse)) == messages(received())
+    deliveries = list(rows_of(warehouse, "deliveries"))
+    assert {row["source"] for row in deliveries} == {"PLANNED"}
+    assert sum(row["outcome"] == "DEAD" for row in deliveries) == 40
+    assert {row["mode"] for row in rows_of(warehouse, "pull_windows")} == {"POP"}
+    uncertain = {row["consumer_group"] for row in rows_of(warehouse, "delivery_stats") if row["uncertain"]}
+    assert uncertain == DIFFER
+    assert run(audit, "--warehouse", warehouse).code == 0
+
+
+def test_a_broker_that_keeps_pops_in_a_database(tmp_path: Path) -> None:
+    broker = (capture("pop_dev") / "broker.conf").read_text()
+    config = tmp_path / "broker.conf"
+    config.write_text(broker.replace("popConsumerKVServiceEnable=false", "popConsumerKVServiceEnable=true"))
+    for number in (1, 2):
+        given = popping(number, tmp_path / "w", "--bodies", "none")
+        given[given.index("--broker-config") + 1] = str(config)
+        nightly.main(given)
+    expected = messages(Counter({key: count for key, count in received().items() if key[5] <= 2}))
+    assert messages(delivered(tmp_path / "w", (1, 2))) == expected

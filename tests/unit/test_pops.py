@@ -95,7 +95,8 @@ def test_when_a_group_pops(
 ) -> None:
     events = [registered(100, protocols[0]), LEFT, registered(300, protocols[1])]
     rows = subscription_history(events, BrokerConfig())
-    found = PopModes.of_text(modes.text).intervals({KEY: rows}, events).get(KEY, [])
+    pops = PopModes.of_text(modes.text).pops({KEY: rows}, events, PopGroups(), BrokerConfig())
+    found = (pops.recorded if modes.recorded else pops.planned).get(KEY, [])
     assert found == expected
     pulls = [row.valid_from for row in pulled_rows(rows, found) if row.is_consuming]
     popping = [row.valid_from for row in rows if any(begin <= row.valid_from < end for begin, end in found)]

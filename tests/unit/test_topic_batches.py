@@ -38,7 +38,7 @@ class Log:
         return Messages(
             [Shape(name, ()) for name in names],
             np.array([names.index(topic) for topic in topics], np.int32),
-            zeros, offsets, offsets, zeros, offsets, zeros, zeros,
+            zeros, offsets, offsets, zeros, offsets, zeros, zeros, zeros,
             {"TAGS": pa.array(tags, pa.string())}, [], None,
         )  # fmt: skip
 

@@ -9,13 +9,24 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import disagreeing_states, tag_disagreements
-from filtering.consumption.group import RETURNED, Position, first_position, known_offsets
+from filtering.consumption.group import (
+    AT_RESTART,
+    NEXT_REQUEST,
+    REQUEST_GAP,
+    RETURNED,
+    SETTINGS,
+    Position,
+    first_pop,
+    first_position,
+    known_offsets,
+)
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets, offset_by_time
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind
+from filtering.delivery.pull_window import FOREVER, ConsumeMode, PullWindow, WindowKind
+from filtering.pops.modes import PopGroups, PopModes
 from filtering.predicate import TRUE, TextIn
 from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent, in_order, parse_event
-from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.history import states_by_key, subscription_history
 
 MINUTE = 60_000
 HEARTBEAT = '{"at": %d, "op": "heartbeat", "group": "cg", "client_id": "%s", "subscriptions": [%s]}'
@@ -233,3 +244,72 @@ def test_what_the_broker_deleted_before_a_group_returned_is_lost_to_it(min_offse
     [returned] = made.backlog
     assert returned.offsets == {0: (max(5, min_offset), FOREVER)}
     assert (returned.kind, returned.reason) == (WindowKind.BACKLOG, RETURNED)
+
+
+# Groups that pop, of which nothing is written down.
+
+
+POPS = (
+    '{"at": %d, "op": "register", "group": "cg", "topic": "T", "type": "SQL92", "expression": "%s", "protocol": "%s"}'
+)
+CARRIES = (
+    '{"at": %d, "op": "pop_subscription", "group": "cg", "topic": "T", "type": "SQL92", "expression": "%s", '
+    '"other_until": %s}'
+)
+HOUR = 60 * MINUTE
+
+
+def plan_of_pops(*lines: str) -> NightPlan:
+    config, events = BrokerConfig(), events_of(*lines)
+    history = subscription_history(events, config)
+    pops = PopModes().pops(states_by_key(history), events, PopGroups(), config)
+    offsets = BrokerOffsets(min_offsets={"T": {0: 0}, "%RETRY%cg_T": {0: 0}})
+    return plan_night(history, events, OffsetsSoFar(), offsets, config, None, pops)
+
+
+def test_the_first_pop_of_a_queue_that_lost_its_first_message_begins_at_its_last() -> None:
+    offsets = BrokerOffsets(min_offsets={"T": {0: 5, 1: 0, 2: 20}}, stored_at=stored_every_minute, log_start=7)
+    at = 10 * MINUTE  # offset 10 is not stored yet
+    assert first_pop("T", at, ConsumeFrom.LAST, offsets, from_first_message=True) == Position({0: 9, 2: 20})
+    assert first_pop("T", at, ConsumeFrom.LAST, offsets, from_first_message=False) == Position({0: 9, 1: 9, 2: 20})
+    assert first_pop("T", at, ConsumeFrom.FIRST, offsets, from_first_message=False) == Position({0: 5, 2: 20})
+
+
+def test_a_request_filters_the_retry_topic_too_and_needs_no_switch_for_sql92() -> None:
+    planned = plan_of_pops(POPS % (0, "a > 1", "grpc_simple"))
+    assert {(window.topic, window.mode) for window in planned.online} == {
+        ("T", ConsumeMode.POP),
+        ("%RETRY%cg_T", ConsumeMode.POP),
+    }
+    assert len({window.message_filter.expression for window in planned.online}) == 1
+    assert plan_of_pops(POPS % (0, "a >", "grpc_simple")).online == [], "it does not compile"
+
+
+def test_a_change_counts_after_the_last_request_with_the_former_subscription() -> None:
+    lines = POPS % (0, "a > 1", "grpc_simple"), CARRIES % (5, "a > 1", "null")
+    planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", HOUR - 700))
+    cuts = {(window.stored_from, window.subscription_from) for window in planned.online if window.topic == "T"}
+    assert (HOUR - 699, HOUR) in cuts
+    assert not planned.uncertain_changes
+    planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", "null"))
+    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    assert (change.stored_from, change.stored_to, change.mode) == (HOUR - REQUEST_GAP, HOUR, ConsumeMode.POP)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "stored_from", "stored_to", "reason"),
+    [
+        ("remoting_pop", HOUR, HOUR + 20_000, NEXT_REQUEST),
+        ("grpc_simple", HOUR - SETTINGS, HOUR, NEXT_REQUEST),
+        ("grpc_push", HOUR, 2 * HOUR, AT_RESTART),
+    ],
+)
+def test_what_a_registration_leaves_open(protocol: str, stored_from: int, stored_to: int, reason: str) -> None:
+    lines = [POPS % (0, "a > 1", protocol), POPS % (HOUR, "a > 2", protocol), UNREGISTER % (2 * HOUR)]
+    planned = plan_of_pops(*lines, POPS % (3 * HOUR, "a > 2", protocol))
+    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    assert (change.stored_from, change.stored_to, change.reason) == (stored_from, stored_to, reason)
+    (after,) = [each for each in planned.online if each.topic == "T" and each.stored_from == 3 * HOUR]
+    during = [each for each in planned.online if each.topic == "T" and each.stored_from <= HOUR < each.stored_to]
+    same = [each.message_filter.expression == after.message_filter.expression for each in during]
+    assert same == [protocol != "grpc_push"], "a PushConsumer asks with its former subscription until it restarts"
