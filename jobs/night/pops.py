@@ -25,6 +25,7 @@ from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.tags_code import tags_codes
 from filtering.time_spans import DAY
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
@@ -39,7 +40,7 @@ from schemas.pops import POP_RECORDS, POPS, RECORDED
 
 OUTCOMES = (DELIVERED, DROPPED_BY_CLIENT, DEAD)
 UNKNOWN_SUBSCRIPTION = 0
-"""As ``subscription_from``: no event says what the group subscribed to when it popped."""
+"""As ``subscription_from``: no event says what the group subscribed to when it popped, or it was something else."""
 _KEY = ["consumer_group", "topic", "queue_id", "queue_offset"]
 _OF_POP = ["start_offset", "popped_at"]
 _MESSAGE = [
@@ -54,12 +55,14 @@ class PopCounts:
     """The messages that pops handed out in a night, by group, topic and queue id.
 
     ``delivered``: those that clients got. ``returned``: also those that were dropped by their tags, or given up.
+    ``uncertain``: those whose tags the request must have named, though the subscription in force does not.
     ``starts``: the least queue offset at which a pop began to read. ``popping``: the groups
     and topics of which the record has all pops.
     """
 
     delivered: Mapping[Key, int] = field(default_factory=dict)
     returned: Mapping[Key, int] = field(default_factory=dict)
+    uncertain: Mapping[Key, int] = field(default_factory=dict)
     starts: Mapping[Key, int] = field(default_factory=dict)
     popping: Collection[GroupTopic] = ()
 
@@ -211,7 +214,7 @@ class NightPops:
         if not len(pops):
             return NO_POPS
         at = _positions(messages["commitlog_offset"].to_numpy(), pops["commitlog_offset"].to_numpy())
-        subscription_from, outcome = self._outcomes(pops, messages["tags"].take(pa.array(at)))
+        subscription_from, outcome, is_uncertain = self._outcomes(pops, messages["tags"].take(pa.array(at)))
         groups, group = group_numbers(pops, ["consumer_group"])
         topics, topic = group_numbers(pops, ["topic"])
         stored = messages["store_timestamp"].to_numpy()[at]
@@ -241,12 +244,12 @@ class NightPops:
             writer.write(rows)
         self._changes.add_files(DELIVERY_BLOCKS, writer.close())
         queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
-        delivered, returned = (
+        delivered, returned, uncertain = (
             dict(zip(queues, np.bincount(of_each, minlength=len(queues)).tolist(), strict=True))
-            for of_each in (queue[outcome == OUTCOMES.index(DELIVERED)], queue)
+            for of_each in (queue[outcome == OUTCOMES.index(DELIVERED)], queue, queue[is_uncertain])
         )
         starts = least(pops, ["consumer_group", "topic", "queue_id"], "start_offset")
-        return PopCounts(delivered, returned, starts)
+        return PopCounts(delivered, returned, uncertain, starts)
 
     def _is_offline(self, pops: pa.Table) -> pa.BooleanArray:
         """Whether no client of the group was online when it popped."""
@@ -267,23 +270,31 @@ class NightPops:
             for state in np.unique(in_force[in_force >= 0]).tolist():
                 yield own[in_force == state], rows[state]
 
-    def _outcomes(self, pops: pa.Table, tags: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
-        """For each pop, the ``valid_from`` of the subscription in force, and the number of its outcome.
+    def _outcomes(self, pops: pa.Table, tags: pa.ChunkedArray) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
+        """For each pop, the ``valid_from`` of the subscription in force, the number of its outcome, and its doubt.
 
+        The broker compares the hashes of tags. If that of a message is not in the subscription in force, the request
+        carried another one: a client changed its tags before it registered them, or clients of the group disagree. The
+        message then counts as delivered, but its tag may only share the hash of one that the request named.
         Source: PopMessageResultFilterImpl, PullAPIWrapper. Both check the tags first.
         """
         subscription_from = np.full(len(pops), UNKNOWN_SUBSCRIPTION, np.int64)
-        is_dropped = np.zeros(len(pops), bool)
+        is_dropped, is_uncertain = np.zeros((2, len(pops)), bool)
         groups, group = group_numbers(pops, ["consumer_group"])
         most_attempts = np.array([self._groups.most_attempts(name) for (name,) in groups], np.int64)
         is_dead = pops["attempt"].to_numpy() > most_attempts[group]
         for own, row in self._in_force(pops):
             subscription_from[own] = row.valid_from
             if row.tags_set:
+                of_pops = tags.take(pa.array(own))
+                is_carried = np.isin(np.array(tags_codes(of_pops)), row.code_set or ())
+                is_uncertain[own] = ~is_carried
                 wanted = pa.array(row.tags_set, pa.string())
-                is_dropped[own] = ~np.array(pc.is_in(tags.take(pa.array(own)), value_set=wanted))
+                is_dropped[own] = is_carried & ~np.array(pc.is_in(of_pops, value_set=wanted))
         delivered, dropped, dead = range(len(OUTCOMES))
-        return subscription_from, np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
+        subscription_from[is_uncertain] = UNKNOWN_SUBSCRIPTION
+        outcome = np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
+        return subscription_from, outcome, is_uncertain
 
 
 def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, run: str) -> pa.Table:

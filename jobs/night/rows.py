@@ -367,6 +367,7 @@ def _count_pops(offsets: TopicOffsets, popped: PopCounts, keys: Iterable[Key], c
             for name in ("scanned", "passed_stage1", "passed_stage2"):
                 counts[name][row, column] += popped.returned[key]
             counts["delivered"][row, column] += popped.delivered[key]
+            counts["uncertain"][row, column] += popped.uncertain[key]
 
 
 def _count_traces(offsets: TopicOffsets, changes: Iterable[CountChange], counts: Mapping[str, Int64s]) -> None:

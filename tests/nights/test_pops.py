@@ -454,3 +454,23 @@ def test_a_broker_that_keeps_pops_in_a_database(tmp_path: Path) -> None:
         nightly.main(given)
     expected = messages(Counter({key: count for key, count in received().items() if key[5] <= 2}))
     assert messages(delivered(tmp_path / "w", (1, 2))) == expected
+
+
+def test_the_record_corrects_what_was_registered(tmp_path: Path) -> None:
+    """Three groups change their tags long before they register them. The record shows the hashes of the new ones."""
+    for number in (2, 4):
+        given = popping(number, tmp_path / "w", "--bodies", "none")
+        at = given.index("--subscriptions") + 1
+        lines = [line for line in Path(given[at]).read_text().splitlines() if '"pop_subscription"' not in line]
+        (tmp_path / "events.jsonl").write_text("\n".join(lines))
+        given[at] = str(tmp_path / "events.jsonl")
+        nightly.main(given)
+    found, expected = delivered(tmp_path / "w", (2, 4)), received((2, 4))
+    # Tag Aa shares the hash of BB, which the requests named: the client dropped it.
+    assert deviations(found, expected) == {"pop_change_tag": 13}
+    assert {key[0] for key in expected - found} <= IN_ORDER | {OPEN}
+    uncertain: Counter[str] = Counter()
+    for row in rows_of(tmp_path / "w", "delivery_stats"):
+        uncertain[row["consumer_group"]] += row["uncertain"]
+    assert uncertain["pop_change_tag"] > 13
+    assert {group for group in uncertain if uncertain[group]} >= {"pop_fail_change_3", "pop_rush_3"}
