@@ -119,7 +119,7 @@ def plan_night(
     commits, changes_seen = _commits(events), _changes_seen(events)
     broadcasting, popping = broadcasting_clients(events), pops.recorded.keys() | pops.planned.keys()
     states = [each for each in disagreeing_states(events) if each.key not in popping and each.key not in broadcasting]
-    differing = states_by_key(state for state in client_states(events) if state.overruled)
+    differing = states_by_key(state for state in client_states(events if pops.planned else ()) if state.overruled)
     queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
     tags_of_clients = tag_disagreements(states, queue_ids, broker_offsets.has_queue_ids)
     seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
@@ -216,13 +216,13 @@ def _rows_of_plans(
     A group that pops reads its retry topics under the same subscription, if there are any.
     """
     found: dict[GroupTopic, Sequence[SubscriptionRow]] = {}
+    known = broker_offsets.min_offsets.keys() | offsets_so_far.topics.keys()
     for key, rows in states_of.items():
         if key in pops.recorded:
             found[key] = pulled_rows(rows, pops.recorded[key])
         elif key in pops.planned:
             popped = popped_rows(rows, pops.planned[key], requests.get(key, {}))
             found[key] = popped
-            known = broker_offsets.min_offsets.keys() | offsets_so_far.topics.keys()
             for topic in retry_topics(*key):
                 if topic in known or not broker_offsets.min_offsets:
                     of_topic = [replace(row, topic=topic, is_consuming=row.is_consuming and row.pops) for row in popped]

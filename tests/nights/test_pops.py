@@ -103,6 +103,11 @@ def test_the_summary_says_what_became_of_the_pops(popped: Path) -> None:
 def test_every_group_got_what_its_clients_received_night_by_night(popped: Path) -> None:
     assert len({key[0] for key in received()}) == 64
     assert deviations(delivered(popped), received()) == {}
+    in_order, expected = (
+        {key: count for key, count in messages(of).items() if key[0] in IN_ORDER}
+        for of in (delivered(popped), received())
+    )
+    assert in_order == expected
 
 
 def test_snapshots_2_and_4_only(tmp_path: Path) -> None:
