@@ -7,7 +7,7 @@ from collections.abc import Callable
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from answers import spark_source
+import mqsieve.spark
 from schemas import deliveries
 from schemas.delta.warehouse import Warehouse
 
@@ -16,7 +16,7 @@ def test_deliveries_are_those_that_spark_reads_from_delta(
     spark: SparkSession, replayed: Callable[[str], Warehouse]
 ) -> None:
     warehouse = replayed("small")
-    spark_source.register(spark)
+    mqsieve.spark.register(spark)
     found = spark.read.format("mqsieve").option("table", "deliveries").load(warehouse.location)
     expected = deliveries.read(spark, warehouse).select(found.columns)
     assert found.count() > 0
