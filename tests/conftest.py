@@ -1,12 +1,17 @@
 """The settings of all tests, and which tests share a process."""
 
 import gc
+import os
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK = "tests/spark/"
+
+# Spark's Java works for seconds here, and the compiler for code that runs longer would take half of the time.
+for _options in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ[_options] = f"{os.environ.get(_options, '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # The known answers are millions of long-lived objects: garbage collections took half of the time.
 gc.set_threshold(200_000, 20, 1_000)
