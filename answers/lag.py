@@ -178,8 +178,6 @@ def standings(
         if newer is not None and newer.ends is not None:
             end = newer.ends.get((topic, queue_id), 0)
             filtered_to = filtered_to if filtered_to <= end else 0  # Otherwise the queue began again since the night.
-        elif later is not None:
-            end = max(end, later)
         standing = Standing(group, topic, queue_id, committed, min(position, end), end, filtered_to)
         if standing.is_behind or standing.ahead or not only_behind:
             yield standing
