@@ -46,4 +46,4 @@ def test_the_python_runs(replayed: Callable[[str], Warehouse]) -> None:
     (code,) = re.findall(r"```python\n(.+?)```", README, re.S)
     names: dict[str, warehouse.OpenWarehouse] = {}
     exec(code.replace("/tmp/mqsieve", replayed("small").location), names)
-    assert names["mqsieve"].why("ord-370", "cg_sql_region_price")
+    assert names["shop"].why("ord-370", "cg_sql_region_price")
