@@ -215,33 +215,13 @@ class NightPops:
             return NO_POPS
         at = _positions(messages["commitlog_offset"].to_numpy(), pops["commitlog_offset"].to_numpy())
         subscription_from, outcome, is_uncertain = self._outcomes(pops, messages["tags"].take(pa.array(at)))
-        groups, group = group_numbers(pops, ["consumer_group"])
-        topics, topic = group_numbers(pops, ["topic"])
         stored = messages["store_timestamp"].to_numpy()[at]
         writer = DataFileWriter(DELIVERY_BLOCKS, self._changes.warehouse.log(DELIVERY_BLOCKS).storage)
-        known = {"run": pa.array([self._changes.run]), "source": pa.array([RECORDED])}
-
-        def blocks() -> Iterator[pa.RecordBatch]:
-            for number, (name,) in enumerate(topics):
-                own = np.flatnonzero(topic == number)
-                columns = pops.take(pa.array(own))
-                deliveries = RecordedDeliveries(
-                    name,
-                    columns["queue_id"].to_numpy(),
-                    columns["queue_offset"].to_numpy(),
-                    columns["commitlog_offset"].to_numpy(),
-                    stored[own],
-                    group[own],
-                    outcome[own],
-                    columns["popped_at"].to_numpy(),
-                    subscription_from[own],
-                    [each for (each,) in groups],
-                    OUTCOMES,
-                )
-                yield from (DELIVERY_BLOCKS.batch(row | known, 1) for row in deliveries.rows())
-
-        for rows in gathered(blocks(), ROWS_OF_A_GROUP, BYTES_IN_A_ROW):
-            writer.write(rows)
+        rows = pops.append_column("available_at", pops["popped_at"])
+        rows = rows.append_column("subscription_from", pa.array(subscription_from))
+        blocks = recorded_blocks(rows, stored, outcome, OUTCOMES, self._changes.run, RECORDED)
+        for batch in gathered(blocks, ROWS_OF_A_GROUP, BYTES_IN_A_ROW):
+            writer.write(batch)
         self._changes.add_files(DELIVERY_BLOCKS, writer.close())
         queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
         delivered, returned, uncertain = (
@@ -295,6 +275,32 @@ class NightPops:
         subscription_from[is_uncertain] = UNKNOWN_SUBSCRIPTION
         outcome = np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
         return subscription_from, outcome, is_uncertain
+
+
+def recorded_blocks(
+    rows: pa.Table, store_timestamp: Int64s, outcome: Int64s, outcomes: Sequence[str], run: str, source: str
+) -> Iterator[pa.RecordBatch]:
+    """Rows of delivery_blocks from rows with the columns of PAIRS; ``outcome`` has numbers of ``outcomes``."""
+    known = {"run": pa.array([run]), "source": pa.array([source])}
+    groups, group = group_numbers(rows, ["consumer_group"])
+    topics, topic = group_numbers(rows, ["topic"])
+    for number, (name,) in enumerate(topics):
+        own = np.flatnonzero(topic == number)
+        columns = rows.take(pa.array(own))
+        deliveries = RecordedDeliveries(
+            name,
+            columns["queue_id"].to_numpy(),
+            columns["queue_offset"].to_numpy(),
+            columns["commitlog_offset"].to_numpy(),
+            store_timestamp[own],
+            group[own],
+            outcome[own],
+            columns["available_at"].to_numpy(),
+            columns["subscription_from"].to_numpy(),
+            [each for (each,) in groups],
+            outcomes,
+        )
+        yield from (DELIVERY_BLOCKS.batch(row | known, 1) for row in deliveries.rows())
 
 
 def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, run: str) -> pa.Table:

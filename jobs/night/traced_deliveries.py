@@ -27,12 +27,12 @@ import pyarrow.compute as pc
 from filtering.delivery.block_schema import DELIVERED, DENIED, DROPPED_BY_CLIENT, MATCH
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, WindowKind
-from filtering.delivery.recorded_deliveries import RecordedDeliveries
 from filtering.delivery.traced_deliveries import Mask, denied
 from filtering.pops.handed_out import nth
 from filtering.subscriptions.events import GroupTopic
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
+from jobs.night.pops import recorded_blocks
 from schemas.arrow_batches import codes, replaced
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
@@ -228,30 +228,10 @@ class TracedDeliveries:
         self._changes.add_rows(DELIVERY_BLOCKS, [*blocks.filter(pc.invert(is_planned)).to_batches(), *changed])
 
     def _add(self, decided: pa.Table) -> None:
-        known = {"run": pa.array([self._changes.run]), "source": pa.array([TRACED])}
-        topics, topic = group_numbers(decided, ["topic"])
         stored = self._stored_at(decided["commitlog_offset"].to_numpy())
-        blocks = []
-        for number, (name,) in enumerate(topics):
-            own = np.flatnonzero(topic == number)
-            rows = decided.take(pa.array(own))
-            groups, group = group_numbers(rows, ["consumer_group"])
-            outcome = np.array(pc.index_in(rows["outcome"], value_set=pa.array(OUTCOMES)), np.int64)
-            deliveries = RecordedDeliveries(
-                name,
-                rows["queue_id"].to_numpy(),
-                rows["queue_offset"].to_numpy(),
-                rows["commitlog_offset"].to_numpy(),
-                stored[own],
-                group,
-                outcome,
-                rows["available_at"].to_numpy(),
-                rows["subscription_from"].to_numpy(),
-                [each for (each,) in groups],
-                OUTCOMES,
-            )
-            blocks += [DELIVERY_BLOCKS.batch(row | known, 1) for row in deliveries.rows()]
-        self._changes.add_rows(DELIVERY_BLOCKS, blocks)
+        outcome = np.array(pc.index_in(decided["outcome"], value_set=pa.array(OUTCOMES)), np.int64)
+        blocks = recorded_blocks(decided, stored, outcome, OUTCOMES, self._changes.run, TRACED)
+        self._changes.add_rows(DELIVERY_BLOCKS, list(blocks))
 
 
 def _is_open(window: PullWindow) -> bool:
