@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 from filtering.consumption.group import FIRST_START, RETURNED, FiltersInForce, StartReason
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
-from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import (
     BEGINNING,
     FOREVER,
@@ -32,7 +31,7 @@ from filtering.delivery.pull_window import (
     UncertainChange,
     WindowKind,
 )
-from filtering.predicate import FALSE, And
+from filtering.predicate import FALSE
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import state_at
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -182,7 +181,7 @@ class BroadcastNight:
         windows.append(window)
         self.uncertain_changes.append(
             UncertainChange(
-                *window.key, FALSE, _delivered(found), stored_from, stored_to, changed_at=row.valid_from,
+                *window.key, FALSE, found.delivered, stored_from, stored_to, changed_at=row.valid_from,
                 offsets=self._offsets, reason=OWN_OFFSETS,
             )
         )  # fmt: skip
@@ -190,10 +189,6 @@ class BroadcastNight:
 
 def _end(valid_to: int | None) -> int:
     return FOREVER if valid_to is None else valid_to
-
-
-def _delivered(of: MessageFilter) -> And:
-    return And((of.tags, of.expression, of.client_tags))
 
 
 def _first_stored(stay: ClientStay, at: int) -> int:

@@ -64,7 +64,7 @@ from filtering.delivery.pull_window import (
 )
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.pops.record import subscribed_topic
-from filtering.predicate import FALSE, TRUE, And, Or, Predicate
+from filtering.predicate import FALSE, TRUE, And, Or
 from filtering.pulls import is_pulling
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import (
@@ -303,10 +303,10 @@ def uncertain_change(
 
     ``old`` is the filter of the subscription ``before``, ``new`` that of the changed one.
     """
-    matches = _delivered(new)
+    matches = new.delivered
     if before.sent_with_pull:
         asked = old.expression if old.tags is TRUE else old.tags
-        was = _delivered(old)
+        was = old.delivered
         return None if was == matches else UncertainChange(*before.key, was, matches, at, at + HELD_PULL, asked, at)
     if old.client_tags is not TRUE and old.client_tags != new.client_tags:
         both = And((matches, old.client_tags))
@@ -333,7 +333,7 @@ def uncertain_request(
     The subscription of a group that pops changed at ``at`` (ms) by ``event``. None if there are none: it is known when
     a request carried the former one for the last time.
     """
-    was, matches = _delivered(old), _delivered(new)
+    was, matches = old.delivered, new.delivered
     if was == matches:
         return None
     begin, end = at, at + HELD_PULL
@@ -351,8 +351,8 @@ def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> Uncert
 
     ``changed``: the filter that replaced it within CLIENT_RESET; None if the group left. None if none may.
     """
-    matches = _delivered(window.message_filter)
-    after = FALSE if changed is None else _delivered(changed)
+    matches = window.message_filter.delivered
+    after = FALSE if changed is None else changed.delivered
     if matches == after:
         return None
     return UncertainChange(
@@ -368,14 +368,10 @@ def undecided_between(
 
     ``changed_at``: when the second of them replaced the first (ms).
     """
-    matches = tuple(_delivered(each) for each in filters)
+    matches = tuple(each.delivered for each in filters)
     return UncertainChange(
         *filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at, reason=reason
     )
-
-
-def _delivered(of: MessageFilter) -> Predicate:
-    return of.expression if of.tags is TRUE else And((of.tags, of.expression, of.client_tags))
 
 
 # Pulls without a break.

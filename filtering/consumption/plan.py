@@ -50,7 +50,7 @@ from filtering.consumption.group import (
 )
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
 from filtering.delivery.pull_window import FOREVER, ConsumeMode, PullWindow, UncertainChange
-from filtering.pops.modes import PopGroups, Pops, popped_rows, pulled_rows
+from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
 from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.pulls import is_pulling
 from filtering.sql92 import Expressions
@@ -99,8 +99,8 @@ def plan_night(
     broker_offsets: BrokerOffsets,
     config: BrokerConfig,
     config_before: BrokerConfig | None = None,
-    pops: Pops = Pops(),  # noqa: B008
-    pop_groups: PopGroups = PopGroups(),  # noqa: B008
+    pops: Pops = NO_POPS,
+    pop_groups: PopGroups = NO_POP_GROUPS,
 ) -> NightPlan:
     """The plan of the night after ``offsets_so_far.as_of``.
 

@@ -45,6 +45,11 @@ class MessageFilter:
     """A message that was handed out this often before is given up (DEAD). None: no message is."""
 
     @property
+    def delivered(self) -> Predicate:
+        """What the group gets, if no bit map stops it."""
+        return self.expression if self.tags is TRUE else And((self.tags, self.expression, self.client_tags))
+
+    @property
     def key(self) -> GroupTopic:
         return self.consumer_group, self.topic
 

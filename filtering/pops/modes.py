@@ -65,6 +65,9 @@ class Pops:
     planned: Mapping[GroupTopic, Sequence[Interval]] = field(default_factory=dict)
 
 
+NO_POPS, NO_POP_GROUPS = Pops(), PopGroups()
+
+
 @dataclass(frozen=True)
 class PopModes:
     """When groups were first known to pop topics (ms), by group and topic: by the record, and by the configuration."""
@@ -102,6 +105,10 @@ class PopModes:
     def of_text(cls, text: str) -> PopModes:
         """The reverse of ``text``."""
         return cls(*({(group, topic): at for group, topic, at in known} for known in json.loads(text)))
+
+    def may_pop(self, events: Iterable[SubscriptionEvent]) -> bool:
+        """Whether any group is known to pop."""
+        return bool(self.recorded or self.configured) or any(event.pops for event in events)
 
     def pops(
         self,
