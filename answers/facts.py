@@ -17,7 +17,7 @@ from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.consumption.broadcasting import ClientStay, broadcasting_clients
 from filtering.consumption.offsets import Offsets
 from filtering.delivery.pull_window import FOREVER, OffsetRange
-from filtering.pops.modes import Interval, PopGroups, PopModes, Pops
+from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops
 from filtering.sql92 import Expressions
 from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import BROADCASTING, GroupTopic, Operation, SubscriptionEvent, with_offsets
@@ -125,11 +125,14 @@ class BrokerFacts:
         return max(self.as_of, self.events[-1].at if self.events else 0)
 
     @property
+    def is_live(self) -> bool:
+        """Whether the broker that runs was asked for its state."""
+        return self.newer is not None and self.newer.ends is not None
+
+    @property
     def asked_at(self) -> int:
         """When the broker was asked (ms); the end of the last night if it was not."""
-        if self.newer is None or self.newer.ends is None:
-            return self.as_of
-        return self.newer.at or self.as_of
+        return self.newer.at or self.as_of if self.newer is not None and self.is_live else self.as_of
 
     @property
     def is_replay(self) -> bool:
@@ -263,6 +266,8 @@ class BrokerFacts:
         """When groups popped topics."""
         text = self.last.inputs.get(POP_MODES)
         modes = PopModes() if text is None else PopModes.of_text(text)
+        if not modes.may_pop(self.events):  # then the history of all groups need not be read
+            return NO_POPS
         return modes.pops(states_by_key(self.history), self.events, self.pop_groups, self.broker)
 
     @cached_property

@@ -177,7 +177,7 @@ def standings(
         committed = None if committed == REMOVED else committed
         if newer is not None and newer.ends is not None:
             end = newer.ends.get((topic, queue_id), 0)
-            filtered_to = filtered_to if filtered_to <= end else 0  # Otherwise the queue began again since the night.
+            filtered_to = _still_filtered(filtered_to, end)
         standing = Standing(group, topic, queue_id, committed, min(position, end), end, filtered_to)
         if standing.is_behind or standing.ahead or not only_behind:
             yield standing
@@ -205,9 +205,13 @@ def _of_new_subscriptions(
                 queue = row.topic, queue_id
                 end = newer.ends.get(queue)
                 if end is not None and (*row.key, queue_id) not in known:
-                    stored = filtered_to.get(queue, 0)
-                    stored = stored if stored <= end else 0
+                    stored = _still_filtered(filtered_to.get(queue, 0), end)
                     yield Standing(*row.key, queue_id, committed, min(committed, end), end, stored)
+
+
+def _still_filtered(filtered_to: int, end: int) -> int:
+    """Up to where a queue that ends at ``end`` now is filtered: nowhere, if it began again since the last night."""
+    return filtered_to if filtered_to <= end else 0
 
 
 @dataclass(frozen=True)
@@ -392,7 +396,7 @@ def open_pops(facts: BrokerFacts) -> dict[GroupQueue, OpenPops]:
     what it wrote down since the last night is not known.
     """
     found: defaultdict[GroupQueue, OpenPops] = defaultdict(OpenPops)
-    if facts.popping and facts.asked_at == facts.as_of:
+    if facts.popping and not facts.is_live:
         names = ["consumer_group", "topic", "queue_id", "visible_at"]
         for *queue, visible_at in tuples(facts.rows(POPS, names, [one_of("is_open", [True])]), *names):
             pops = found[queue[0], queue[1], queue[2]]
@@ -522,7 +526,7 @@ def _row(
     has_metric = facts.broker.version.has_lag_metric
     group, topic = standing.key
     pops = unacknowledged.get((group, topic, standing.queue_id), OpenPops())
-    is_popping = (group, subscribed_topic(group, topic)) in facts.popping and facts.asked_at == facts.as_of
+    is_popping = (group, subscribed_topic(group, topic)) in facts.popping and not facts.is_live
     estimate = sample.estimate(behind) if sample is not None else behind
     can_estimate = standing.end == standing.filtered_to or standing.counted_from >= standing.end
     if standing.committed is None and has_commits:
