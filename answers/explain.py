@@ -1217,7 +1217,7 @@ class Explainer:
     ) -> Explanation | None:
         """What the record says of a message and a group that pops; None if it says nothing."""
         # A pop brings its own subscription, and uses no bit map.
-        carried = [replace(row, sent_with_pull=True) for row in rows]
+        carried = [replace(row, pops=True) for row in rows]
         pops = list(self._pops.steps(message, group))
         if received and in_force_at(rows, received[-1].subscription_from):
             explanation = self._received(message, carried, received)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from filtering.delivery.pull_window import ConsumeMode
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.ledger_check import open_runs
@@ -168,7 +169,9 @@ def deliveries(spark: SparkSession, warehouse: Warehouse, first_run: str = "") -
     they drop is DELIVERED here.
     """
     small = _small_tables(spark, warehouse)
-    planned = warehouse.read(spark, PULL_WINDOWS).where((F.col("run") >= first_run) & (F.col("mode") == "PULL"))
+    planned = warehouse.read(spark, PULL_WINDOWS).where(
+        (F.col("run") >= first_run) & (F.col("mode") == ConsumeMode.PULL)
+    )
     small["windows"] = _local(spark.sql(WINDOWS, planned=planned, **small))
     small["originals"] = _local(spark.sql(ORIGINALS, **small))
     covered = spark.sql(COVERED, entries=_entries(spark, warehouse, small), **small)

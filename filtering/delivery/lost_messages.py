@@ -86,8 +86,7 @@ def losses_of_pops(states: Iterable[GroupClients], broker: BrokerConfig) -> list
             for client in (state.agreeing if state.expression_type is not None else ())
         ]
         for client in (*agreeing, *state.overruled):
-            # A broker answers pops with SQL92, whatever enablePropertyFilter is.
-            own = _own_filter(state, client, replace(broker, enable_property_filter=True))
+            own = _own_filter(state, client, broker, pops=True)
             if own is not None:
                 by_filter.setdefault(own, []).append(client.client_id)
         if len(by_filter) > 1:
@@ -95,13 +94,15 @@ def losses_of_pops(states: Iterable[GroupClients], broker: BrokerConfig) -> list
     return result
 
 
-def _own_filter(state: GroupClients, client: ClientSubscription, broker: BrokerConfig) -> MessageFilter | None:
-    """The filter that a client's own subscription would have in force; None if its pulls would be refused.
+def _own_filter(
+    state: GroupClients, client: ClientSubscription, broker: BrokerConfig, pops: bool = False
+) -> MessageFilter | None:
+    """The filter that a client's own subscription would have in force; None if its pulls or pops would be refused.
 
     It uses no bit map, because the stored bit maps were made for another expression.
     """
     subscription = new_subscription(state.topic, client.expression, client.expression_type, 1, client.class_filter_mode)
-    row = registered_alone(state.consumer_group, subscription, broker)
+    row = replace(registered_alone(state.consumer_group, subscription, broker), pops=pops)
     own = message_filter(row, [row], broker)
     return None if own is None else replace(own, bit_pos=(), born_time=0)
 
