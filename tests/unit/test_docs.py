@@ -14,6 +14,7 @@ from answers.report import CONDITIONS
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 PATH = re.compile(r"`((?:jobs|answers|schemas|filtering|conf|tests|benchmarks|notebooks|docs)/[\w./-]*)`")
+MODULE = re.compile(r"`(\w+\.py)`")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
@@ -22,6 +23,7 @@ def test_files_named_in_a_page_exist(page: Path) -> None:
     text = page.read_text()
     missing = [name for name in PATH.findall(text) if not (ROOT / name).exists()]
     missing += [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+    missing += [name for name in MODULE.findall(text) if not any(ROOT.glob(f"*/**/{name}"))]
     assert not missing
 
 
