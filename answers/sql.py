@@ -24,18 +24,13 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_runs
 from schemas.spark_tasks import Session
+from schemas.utc_times import TIMES
 
 TABLES = (*EXPORTED, DELIVERIES)
 OF_MESSAGES = ("keys", "tags")
 """Columns of commitlog that deliveries have here, too."""
-_TIMES = frozenset(
-    {
-        "available_at", "subscription_from", "store_timestamp", "born_timestamp", "valid_from", "valid_to", "as_of",
-        "audited_at", "committed_at", "at",
-    }
-)  # fmt: skip
-"""Columns of times in ms, which are timestamps in UTC here."""
 _TIMESTAMP = pa.timestamp("us", "UTC")
+"""What columns of times in ms are here."""
 
 
 def answer(warehouse: Warehouse, query: str, listed: AuditList, session: Session) -> pa.Table:
@@ -104,7 +99,7 @@ def _copy(engine: QueryBuilder, warehouse: Warehouse, name: str, columns: set[st
 
 
 def _as_time(field: pa.Field) -> pa.Field:
-    is_time = field.name in _TIMES and field.type == pa.int64()
+    is_time = field.name in TIMES and field.type == pa.int64()
     return pa.field(field.name, _TIMESTAMP if is_time else field.type)
 
 

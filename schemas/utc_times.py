@@ -13,9 +13,10 @@ ArrowRows = TypeVar("ArrowRows", pa.Table, pa.RecordBatch)
 SUFFIX = "_utc"
 TIMES = frozenset(
     {
-        "as_of", "at", "audited_at", "available_at", "began_at", "born_time", "born_timestamp", "dead_time",
-        "filter_version", "store_timestamp", "stored_from", "stored_to", "sub_version", "subscription_from",
-        "valid_from", "valid_to",
+        "acknowledged_at", "as_of", "at", "audited_at", "available_at", "began_at", "born_time", "born_timestamp",
+        "consumed_at", "dead_time", "filter_version", "first_store_timestamp", "last_store_timestamp", "popped_at",
+        "renewed_at", "returned_at", "store_timestamp", "stored_from", "stored_to", "sub_version", "subscription_from",
+        "traced_at", "valid_from", "valid_to", "visible_at",
     }
 )  # fmt: skip
 """The columns of tables that are milliseconds since the epoch."""

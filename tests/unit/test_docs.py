@@ -7,9 +7,12 @@ import re
 import runpy
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from answers.report import CONDITIONS
+from schemas.tables import TABLES
+from schemas.utc_times import TIMES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
@@ -53,6 +56,15 @@ def test_the_map_of_a_night_names_every_module() -> None:
 def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))["page"]
     assert (ROOT / "docs" / "TABLES.md").read_text() == page()
+
+
+def test_every_time_is_a_timestamp_to_readers() -> None:
+    """What its comment calls a time."""
+    is_time = re.compile(r"since the epoch|^(when|time)\b|store_timestamp")
+    fields = [field for table in TABLES for field in table.schema if field.type == pa.int64()]
+    times = {field.name for field in fields if is_time.search((field.metadata or {}).get(b"comment", b"").decode())}
+    assert len(times) > 20
+    assert times <= TIMES
 
 
 def test_the_conditions_are_those_of_the_code() -> None:
