@@ -44,13 +44,9 @@ is_installed() {
   [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && [ -x "$venv/bin/python" ]
 }
 
-# Numba compiles the loops that read logs and match messages when they are first called: an example calls them all.
+# Numba compiles the loops that read logs and match messages for this processor.
 compile_loops() {
-  local example=$root/tests/cases/captures/small warehouse=$cache/example
-  "$venv/bin/python" -P "$root/jobs/cli/start.py" "$root/jobs/nightly.py" --warehouse "$warehouse" \
-    --store "$example/store" --subscriptions "$example/subscription_events.jsonl" \
-    --broker-config "$example/broker.conf" >/dev/null 2>&1 || : # then the first night compiles them, or says why not
-  rm -rf "$warehouse"
+  "$venv/bin/python" -P "$root/conf/compile_loops.py" >/dev/null 2>&1 || : # then the first night compiles them
 }
 
 # Makes .venv with the packages of setup.cfg, and of the extra $1 if there is one. It installs only files whose hashes
@@ -77,14 +73,18 @@ with a Python first in PATH that all users may run, such as /usr/bin/python3."
     # One that was half made, or whose Python was removed, is made anew.
     "$venv/bin/python" -c 'import pip' 2>/dev/null || "$python" -m venv "$venv" --clear >&2 ||
       stop "$python cannot make a virtual environment: install its venv module (e.g. apt-get install python3-venv)."
-    # pyspark is built from its sources: compressing its jars once more would take 10 s. Where the packages of
-    # --only-binary have no wheel, they cannot be built either.
+    # pyspark is by far the largest package, and built from its sources: the loops are compiled beside it.
+    # Compressing its jars once more would take 10 s. Where the packages of --only-binary have no wheel, they cannot be
+    # built either.
+    local compiler=''
     { install --require-hashes --requirement "$root/conf/requirements-build.txt" &&
-      install --require-hashes --only-binary=arro3-core,deltalake,llvmlite,numba,numpy,pandas,pyarrow \
-        --config-settings=--build-option=--compression=stored --requirement "$packages" &&
-      install --no-deps --editable "$root"; } ||
+      install --require-hashes --no-deps --only-binary=arro3-core,deltalake,llvmlite,numba,numpy,pandas,pyarrow \
+        --requirement <(sed '/^pyspark==/,/[^\\]$/d' "$packages") &&
+      install --no-deps --editable "$root" &&
+      { compile_loops & compiler=$!; } &&
+      install --require-hashes --config-settings=--build-option=--compression=stored --requirement "$packages"; } ||
       stop "pip could not install the packages (its message is above): check the network, or PIP_INDEX_URL. $systems"
-    compile_loops
+    wait "$compiler"
     echo "$wanted" | tee "$venv/installed" >"$stamp"
   fi
   exec 9>&-

@@ -2,6 +2,8 @@
 
 import gc
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
@@ -24,6 +26,31 @@ def pytest_configure(config: pytest.Config) -> None:
         # The same examples in every run, so that failures repeat. For new examples: tests.unit.sql92.differential.
         settings.register_profile("repeatable", derandomize=True, deadline=None)
         settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loops_are_listed() -> Iterator[None]:
+    """Whatever the tests of a process call, the set-up compiles it (conf/compile_loops.py)."""
+    from numba.core import event
+
+    listed = (Path(__file__).parents[1] / "conf" / "loops.txt").read_text().splitlines()
+    compiled: list[str] = []
+    running = []
+
+    class Compilations(event.Listener):  # type: ignore[misc]  # numba has no types
+        def on_start(self, started: event.Event) -> None:
+            function = started.data["dispatcher"].py_func
+            if not running and function.__module__.startswith(("filtering.", "schemas.")):
+                compiled.append(f"{function.__module__}.{function.__name__} {started.data['args']!r}")
+            running.append(started)
+
+        def on_end(self, ended: event.Event) -> None:
+            running.pop()
+
+    with event.install_listener("numba:compile", Compilations()):
+        yield
+    if missing := sorted({*compiled} - {*listed}):
+        pytest.fail("\n".join(["conf/loops.txt lacks:", *missing]), pytrace=False)
 
 
 class OneProcessForEachFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

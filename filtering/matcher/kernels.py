@@ -222,7 +222,7 @@ def texts_of(column: Column) -> Texts:
 def _buffers(texts: pa.StringArray) -> tuple[Array, Array, Array, int]:
     """Octets, offsets, validity bits (empty: all valid), and the position of the first text's validity bit."""
     validity, offsets, octets = (
-        np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8) for buffer in texts.buffers()
+        np.frombuffer(b"" if buffer is None else buffer, np.uint8) for buffer in texts.buffers()
     )
     starts = offsets.view(np.int32)[texts.offset : texts.offset + len(texts) + 1] if len(texts) else _NO_TEXTS
     return (

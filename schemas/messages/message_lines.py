@@ -158,6 +158,7 @@ class _Lines:
             self._data, self._end, first, self._numbers, self._given, self._starts, self._lengths, self._texts,
             self._lines, self._states,
         )  # fmt: skip
+        self._texts.flags.writeable = False  # as the bytes of a log: the same compiled loops read both
 
     def line(self, number: int) -> bytes:
         """A line by its number, without its end."""

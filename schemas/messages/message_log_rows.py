@@ -176,6 +176,7 @@ def _crcs(bodies: pa.BinaryArray) -> pa.Int32Array:
         return pa.nulls(len(bodies), pa.int32())
     _, offsets, data = bodies.buffers()
     bounds = np.frombuffer(offsets, np.int32)[bodies.offset : bodies.offset + len(bodies) + 1].astype(np.int64)
-    octets = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    octets = np.frombuffer(data if data is not None else b"", np.uint8)
+    octets.flags.writeable = False  # as the bytes of a log: the same compiled loop reads both
     crcs = body_crcs(octets, bounds[:-1], np.diff(bounds))
     return pa.array(crcs, mask=bodies.is_null().to_numpy(zero_copy_only=False))

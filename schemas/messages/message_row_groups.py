@@ -82,7 +82,7 @@ def rejected_first_rows(file: Path, rows: int, form: LogForm) -> list[RejectedRo
 def _messages(batch: pa.RecordBatch, first: int, form: LogForm, rejected: list[RejectedRow]) -> Iterator[MessageBatch]:
     """The messages of some rows: as columns where all values have the types of KNOWN, the others row by row."""
     good = np.zeros(batch.num_rows, np.bool_)
-    columns, texts, starts, lengths = _NO_COLUMNS, np.zeros(0, np.uint8), _NO_PLACES, _NO_PLACES
+    columns, texts, starts, lengths = _NO_COLUMNS, np.frombuffer(b"", np.uint8), _NO_PLACES, _NO_PLACES
     names = column_names(batch.schema.names)
     plain = {column: _plain_column(column, batch[name]) for column, name in names.items()}
     if None not in plain.values():
@@ -188,18 +188,20 @@ def _property_texts(
     """Maps as property texts: their bytes, where each begins, and its length; and which maps can be one."""
     if maps is None or maps.null_count == rows:
         places = np.zeros(rows, np.int64)
-        return np.zeros(SLACK, np.uint8), places, places, np.ones(rows, np.bool_)
+        return np.frombuffer(bytes(SLACK), np.uint8), places, places, np.ones(rows, np.bool_)
     pairs = np.frombuffer(maps.buffers()[1], np.int32)[maps.offset : maps.offset + rows + 1]
     missing = maps.is_null().to_numpy(zero_copy_only=False)
     names, values = maps.keys, maps.items
     is_value = values.is_valid().to_numpy(zero_copy_only=False)
-    return _joined(pairs, missing, *_spans(names), *_spans(values), is_value)
+    texts, starts, lengths, fit = _joined(pairs, missing, *_spans(names), *_spans(values), is_value)
+    texts.flags.writeable = False  # as the bytes of a log: the same compiled loops read both
+    return texts, starts, lengths, fit
 
 
 def _spans(texts: pa.StringArray) -> tuple[NDArray[np.int32], Bytes]:
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    return bounds, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return bounds, np.frombuffer(data if data is not None else b"", np.uint8)
 
 
 @compiled
