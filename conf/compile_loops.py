@@ -22,7 +22,7 @@ def compile_loops(lines: list[str]) -> None:
     for line in lines:
         loop, _, arguments = line.partition(" ")
         module, _, function = loop.rpartition(".")
-        getattr(import_module(module), function).compile(eval(arguments, names))  # Numba's types are shown as their code
+        getattr(import_module(module), function).compile(eval(arguments, names))  # noqa: S307  # the project's own file
 
 
 if __name__ == "__main__":

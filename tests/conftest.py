@@ -35,9 +35,9 @@ def loops_are_listed() -> Iterator[None]:
 
     listed = (Path(__file__).parents[1] / "conf" / "loops.txt").read_text().splitlines()
     compiled: list[str] = []
-    running = []
+    running: list[event.Event] = []
 
-    class Compilations(event.Listener):  # type: ignore[misc]  # numba has no types
+    class Compilations(event.Listener):
         def on_start(self, started: event.Event) -> None:
             function = started.data["dispatcher"].py_func
             if not running and function.__module__.startswith(("filtering.", "schemas.")):
