@@ -270,6 +270,10 @@ class BrokerFacts:
             return NO_POPS
         return modes.pops(states_by_key(self.history), self.events, self.pop_groups, self.broker)
 
+    def as_consumed(self, row: SubscriptionRow) -> SubscriptionRow:
+        """The subscription as its group consumes by it: each pop of one that pops brings its own."""
+        return replace(row, pops=True) if row.key in self.popping or row.key in self.pops.planned else row
+
     @cached_property
     def pop_groups(self) -> PopGroups:
         text = self.last.inputs.get(POP_GROUPS)

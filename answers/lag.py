@@ -372,14 +372,11 @@ def lag(
 
 def _in_force(facts: BrokerFacts, rows: Iterable[SubscriptionRow]) -> Iterator[tuple[GroupTopic, SubscriptionRow]]:
     """The subscriptions in force. Those of groups that pop come with each request, and filter retry topics, too."""
-    for row in rows:
-        if row.key in facts.popping or row.key in facts.pops.planned:
-            carried = replace(row, pops=True)
-            yield row.key, carried
+    for row in map(facts.as_consumed, rows):
+        yield row.key, row
+        if row.pops:
             for topic in retry_topics(*row.key):
-                yield (row.consumer_group, topic), replace(carried, topic=topic)
-        else:
-            yield row.key, row
+                yield (row.consumer_group, topic), replace(row, topic=topic)
 
 
 @dataclass

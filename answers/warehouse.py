@@ -103,7 +103,7 @@ class OpenWarehouse(Shown):
         facts = self.facts
         facts.subscriptions_of(group)
         text, type_ = (tags or "", TAG) if sql is None else (sql, SQL92)
-        wanted = subscription_of(group, topic or only_topic(facts, group), text, type_, facts.broker)
+        wanted = subscription_of(facts, group, topic or only_topic(facts, group), text, type_)
         (found,) = what_if(facts, [wanted], (BEGINNING, FOREVER))
         return found
 

@@ -332,7 +332,7 @@ def what_if(
         if row.topic not in facts.topics:
             hint = did_you_mean(row.topic, facts.topics) or f"; it has {listed(facts.topics, NAMED)}"
             raise UsageError(f"no message of the log has the topic {row.topic}{hint}")
-    in_force = {row.key: row for row in facts.in_force_of({row.consumer_group for row in wanted})}
+    in_force = {row.key: facts.as_consumed(row) for row in facts.in_force_of({row.consumer_group for row in wanted})}
     pairs = [*((in_force.get(row.key), row) for row in wanted), *((row, row) for row in ended)]
     history = DeliveryHistory(facts, [*wanted, *ended], period)
     compared = [*(history.change(*pair) for pair in pairs[: len(wanted)]), *map(history.end, ended)]
@@ -418,11 +418,11 @@ def _counts(rows: pa.Table) -> Counter[tuple[int, int]]:
 # Subscriptions to try.
 
 
-def subscription_of(group: str, topic: str, expression: str, type_: str, broker: BrokerConfig) -> SubscriptionRow:
+def subscription_of(facts: BrokerFacts, group: str, topic: str, expression: str, type_: str) -> SubscriptionRow:
     """The subscription as it would be in force. Raises UsageError if the broker refuses it, or every pull of it."""
     subscription = Subscription(topic=topic, expression=expression, type=type_, version=1)
-    row = registered_alone(group, subscription, broker)
-    _check(row, broker)
+    row = facts.as_consumed(registered_alone(group, subscription, facts.broker))
+    _check(row, facts.broker)
     return row
 
 
@@ -459,7 +459,9 @@ def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only:
     end = max([facts.end, *(event.at for event in events)])
     after = {row.key: row for row in in_force_at(facts.history_after(events), end) if row.is_consuming}
     groups = {group for group, _ in after}
-    differing = [row for key, row in after.items() if key not in now or now[key].filter != row.filter]
+    differing = [
+        facts.as_consumed(row) for key, row in after.items() if key not in now or now[key].filter != row.filter
+    ]
     changed = [row for row in differing if row.topic in facts.topics or not row.topic.startswith(RETRY_TOPIC_PREFIX)]
     for row in changed:
         _check(row, facts.broker)

@@ -183,7 +183,7 @@ def _tried(
 
     def instead(facts: BrokerFacts) -> Tried:
         text, type_ = (chosen.tags, TAG) if chosen.sql is None else (chosen.sql, SQL92)
-        row = subscription_of(group, chosen.topic or only_topic(facts, group), text, type_, facts.broker)
+        row = subscription_of(facts, group, chosen.topic or only_topic(facts, group), text, type_)
         return Tried(facts, [row], kept=facts.in_force_of(expected))
 
     return tried_on(brokers_that_know(brokers, group), instead)

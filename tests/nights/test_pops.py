@@ -289,6 +289,23 @@ def test_what_if_compares_what_pops_read(popped: Path, run: Run) -> None:
     assert "the group pops: what its pops read is compared" in run(what_if, *asked).out
 
 
+def test_what_if_of_a_group_that_pops_needs_no_switch_for_sql92(tmp_path: Path, run: Run) -> None:
+    """The broker compiles the subscription of each pop. It would refuse the same subscription of a pull."""
+    config = tmp_path / "broker.conf"
+    switched_on = (capture("pop_dev") / "broker.conf").read_text()
+    config.write_text(switched_on.replace("enablePropertyFilter=true", "enablePropertyFilter=false"))
+    given = popping(1, tmp_path / "w", "--bodies", "none")
+    given[given.index("--broker-config") + 1] = str(config)
+    assert run(nightly, *given).code == 0
+    asked = ("--warehouse", tmp_path / "w", "--sql", "price > 40.0", "--group")
+    (change,) = json.loads(run(what_if, *asked, "pop_sql_orders", "--json").out)["changes"]
+    assert change["kept"] + change["lost"] == sum(
+        (row["consumer_group"], row["topic"]) == ("pop_sql_orders", "OrderEvents")
+        for row in rows_of(tmp_path / "w", "deliveries")
+    )
+    assert change["kept"] > 0
+
+
 def matches(expression: str) -> Callable[[dict[str, str]], bool]:
     compiled = compile(expression)
 

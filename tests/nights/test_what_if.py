@@ -38,7 +38,7 @@ ORDERS = "OrderEvents"
 
 def one(warehouse: Warehouse, group: str, topic: str, text: str, type_: str = SQL92) -> WhatIf:
     facts = open_facts(warehouse)
-    (found,) = tried(facts, [subscription_of(group, topic, text, type_, facts.broker)], (BEGINNING, FOREVER))
+    (found,) = tried(facts, [subscription_of(facts, group, topic, text, type_)], (BEGINNING, FOREVER))
     return found
 
 
@@ -383,7 +383,7 @@ def test_a_group_that_takes_everything_gains_what_it_pulled_by_a_slow_model(
         assert run(nightly, *commands.night(warehouse, broker.store, broker.events, broker.config)).code == 0
     facts = open_facts(Warehouse.at(str(warehouse)))
     keys = sorted({(pull.group, pull.topic) for pull in model.pulls})
-    wanted = [subscription_of(group, topic, "*", TAG, facts.broker) for group, topic in keys]
+    wanted = [subscription_of(facts, group, topic, "*", TAG) for group, topic in keys]
     for key, change in zip(keys, tried(facts, wanted, (BEGINNING, FOREVER)), strict=True):
         pulls = [pull for pull in model.pulls if (pull.group, pull.topic) == key]
         received = {pull.stored_at for pull in pulls if pull.matches}
