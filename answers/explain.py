@@ -19,15 +19,18 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property, partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from answers.export import DELIVERIES, MISSED_COLUMNS, Selection, batches_of
 from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
 from answers.first_starts import FirstStarts, Start
 from answers.lag import positions_in_queue
@@ -91,7 +94,7 @@ from schemas.consumptions import CONSUMPTIONS, client_name
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Condition, greatest, least, may_hold, one_of, within
+from schemas.delta.table_rows import Condition, greatest, least, may_hold, one_of, tuples, within
 from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.message_view import file_columns, view
 from schemas.pops import POPS
@@ -346,8 +349,12 @@ def is_ended(facts: BrokerFacts, half: FoundMessage) -> bool | None:
     return None if None in bodies else False
 
 
-def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:
-    """The messages at some physical offsets, in the order of the log."""
+Deliveries = Mapping[tuple[str, int], Sequence[Delivery]]
+"""Deliveries by topic and physical offset."""
+
+
+def read(facts: BrokerFacts, offsets: Collection[int], deliveries: Deliveries | None = None) -> list[FoundMessage]:
+    """The messages at some physical offsets, in the order of the log. ``deliveries``: those to read no more."""
     if not offsets:
         return []
     at_offsets = [one_of("commitlog_offset", offsets)]
@@ -359,7 +366,8 @@ def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:
         entries[row["commitlog_offset"]].append(row)
     messages = sorted(rows.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["commitlog_offset"])
     in_lmqs = [entry for of_message in entries.values() for entry in of_message if is_lmq(entry["topic"])]
-    deliveries = deliveries_of(facts, [*messages, *in_lmqs])
+    if deliveries is None:
+        deliveries = deliveries_of(facts, [*messages, *in_lmqs])
 
     def found(message: dict[str, Any], entry: dict[str, Any] | None) -> FoundMessage:
         numbers = None if entry is None else (entry["tags_code"], entry["filter_bit_map"], entry["store_timestamp"])
@@ -944,6 +952,7 @@ class Explainer:
         self._first_starts = cache(lambda topic: FirstStarts(facts, self._windows.of_topic(topic)))
         self._pops = PopsOfMessages(facts)
         self._traces = cache(self._read_traces)
+        self._has_traces = bool(facts.warehouse.files(CONSUMPTIONS, facts.name))
         planned = facts.pops.planned
         self._rows = states_by_key(replace(row, pops=True) if row.key in planned else row for row in history)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
@@ -1014,6 +1023,8 @@ class Explainer:
 
     def _read_traces(self, offsets: tuple[int, ...]) -> dict[tuple[str, int], list[dict[str, Any]]]:
         """By group and physical offset, what clients wrote of the messages at some offsets."""
+        if not self._has_traces:
+            return {}
         found: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         for row in self._facts.rows(CONSUMPTIONS, where=[one_of("commitlog_offset", offsets)]).to_pylist():
             found[row["consumer_group"], row["commitlog_offset"]].append(row)
@@ -1415,6 +1426,77 @@ def _consumed(message: FoundMessage, trace: Mapping[str, Any]) -> Step:
 
 
 NAMED = 3
+
+
+AT_ONCE = 1 << 14
+"""Messages that are read together."""
+
+
+def missed(facts: BrokerFacts, group: str, topics: Collection[str] | None = None) -> Iterator[Explanation]:
+    """Explains the messages that a group did not receive, topic by topic, in the order of the files.
+
+    ``topics``: only these, of those that the group ever subscribed to. A message that waits for its delivery time, or
+    for its transaction, is in another topic until then.
+    """
+    explainer = Explainer(facts, [group])
+    subscribed = {row.topic for row in facts.history_of_groups([group])}
+    for topic in sorted(subscribed.intersection(topics or subscribed)):
+        received, others = _received(facts, group, topic)
+        files = facts.warehouse.files(CONSUMEQUEUE, facts.name)
+        for file in sorted(files, key=lambda file: file.least["commitlog_offset"]):
+            rows = facts.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], [one_of("topic", [topic])], [file])
+            offsets = np.setdiff1d(rows["commitlog_offset"].to_numpy(), received)
+            for begin in range(0, len(offsets), AT_ONCE):
+                for message in read(facts, offsets[begin : begin + AT_ONCE].tolist(), others):
+                    in_topic = next((each for each in message.in_lmqs if each.topic == topic), message)
+                    explanation = explainer.explain(in_topic, group)
+                    if explanation.outcome is not Outcome.DELIVERED:
+                        yield explanation
+
+
+def missed_batches(
+    brokers: Iterable[BrokerFacts], groups: Collection[str], topics: Collection[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """What groups missed (:func:`missed`) on each broker, as rows with MISSED_COLUMNS."""
+    rows = (
+        _missed_row(explanation, facts.name)
+        for facts in brokers
+        for group in groups
+        for explanation in missed(facts, group, topics)
+    )
+    while part := list(islice(rows, AT_ONCE)):
+        yield pa.RecordBatch.from_pylist(part, MISSED_COLUMNS)
+
+
+def _missed_row(explanation: Explanation, broker_name: str) -> dict[str, Any]:
+    message, row = explanation.message, explanation.subscription
+    return {
+        "broker_name": broker_name,
+        "consumer_group": explanation.consumer_group,
+        "topic": message.topic,
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "commitlog_offset": message.commitlog_offset,
+        "store_timestamp": message.store_timestamp,
+        "outcome": str(explanation.outcome),
+        "reason": explanation.summary,
+        "uncertain": explanation.uncertain,
+        "subscription_from": None if row is None else row.valid_from,
+    }
+
+
+def _received(facts: BrokerFacts, group: str, topic: str) -> tuple[npt.NDArray[np.int64], Deliveries]:
+    """The physical offsets of the messages of a topic that a group received, and its deliveries of other outcomes."""
+    received = [np.empty(0, np.int64)]
+    others: defaultdict[tuple[str, int], list[Delivery]] = defaultdict(list)
+    names = ["commitlog_offset", "consumer_group", "outcome", "subscription_from", "available_at", "run"]
+    selection = Selection(facts.name, [group], [topic], names)
+    for batch in batches_of(facts.warehouse, DELIVERIES, selection):
+        is_received = pc.equal(batch["outcome"], Outcome.DELIVERED)
+        received.append(batch["commitlog_offset"].filter(is_received).to_numpy())
+        for offset, *delivery in tuples(batch.filter(pc.invert(is_received)), *names):
+            others[topic, offset].append(Delivery(*delivery))
+    return np.concatenate(received), others
 
 
 @dataclass(frozen=True)

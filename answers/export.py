@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from answers.facts import check_known_topic
+from answers.facts import check_known_topic, open_brokers
 from schemas import commitlog, deliveries
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS, pairs_of
 from schemas.delta.delta_log import OpenDataFile, open_data_file
-from schemas.delta.table import StoredFile, Table
+from schemas.delta.table import StoredFile, Table, column
 from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
@@ -31,6 +31,24 @@ if TYPE_CHECKING:
 
 
 DELIVERIES = "deliveries"
+MISSED = "missed"
+"""What groups did not receive: no table, but computed (:func:`answers.explain.missed`)."""
+MISSED_COLUMNS = pa.schema(
+    [
+        column("broker_name", pa.string()),
+        column("consumer_group", pa.string()),
+        column("topic", pa.string()),
+        column("queue_id", pa.int32()),
+        column("queue_offset", pa.int64()),
+        column("commitlog_offset", pa.int64()),
+        column("store_timestamp", pa.int64(), "ms since the epoch, broker clock"),
+        column("outcome", pa.string(), "as of explain, such as STOPPED_BY_EXPRESSION or PENDING"),
+        column("reason", pa.string(), "why the group did not receive the message"),
+        column("uncertain", pa.string(), "why it may have received it; null: it did not"),
+        column("subscription_from", pa.int64(), "valid_from of the subscription that decided; null: none did"),
+    ]
+)
+"""The columns of what groups missed."""
 EXPORTED = {table.name: table for table in (*TABLES, RUN_LEDGER, *UNLEDGERED_TABLES) if table is not DELIVERY_BLOCKS}
 
 
@@ -61,6 +79,8 @@ def schema_of(name: str, columns: Sequence[str] | None = None, of_messages: Sequ
 
     ``of_messages``: and these of commitlog.
     """
+    if name == MISSED:
+        return MISSED_COLUMNS
     schema = DELIVERY_COLUMNS if name == DELIVERIES else EXPORTED[name].schema
     messages = view(COMMITLOG.schema.empty_table()).schema
     if name == COMMITLOG.name:
@@ -96,6 +116,9 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
 
     Raises UsageError if the table lacks a selected column, and before the first audit for its results.
     """
+    if name == MISSED:
+        yield from _missed(warehouse, selection)
+        return
     known = columns_of(name)
     columns = list(known if selection.columns is None else selection.columns)
     if selection.of_messages:
@@ -110,6 +133,15 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
     for file in files_of(warehouse, name):
         if selection.broker_name is None or file.broker_name in (None, selection.broker_name):
             yield from batches_of_file(warehouse, name, file, columns, selection)
+
+
+def _missed(warehouse: Warehouse, selection: Selection) -> Iterator[pa.RecordBatch]:
+    from answers.explain import missed_batches  # it reads deliveries by this module
+
+    if selection.groups is None or selection.columns is not None or selection.of_messages:
+        raise UsageError(f"{MISSED} needs --group, and has its own columns: give no --columns and no --with")
+    brokers = [facts for facts in open_brokers(warehouse) if selection.broker_name in (None, facts.name)]
+    yield from missed_batches(brokers, selection.groups, selection.topics)
 
 
 def files_of(warehouse: Warehouse, name: str) -> list[StoredFile]:

@@ -47,7 +47,7 @@ _mqsieve() {
           deliver) words='-h --help --warehouse --broker-config --rocketmq-version --filter-hooks' ;;
           dispatch) words='-h --help --warehouse --broker-config --rocketmq-version' ;;
           explain) words='-h --help --warehouse --broker --group --message --where --topic --queue --offset --namesrv --access-key --secret-key-file --full --json' ;;
-          export) words='-h --help commitlog consumequeue delivery_stats pull_windows consumer_offsets current_offsets queue_progress subscriptions subscription_events quarantine run_ledger quality_results deliveries pops pop_records consumptions --warehouse --broker --group --topic --columns --with --format --output' ;;
+          export) words='-h --help commitlog consumequeue delivery_stats pull_windows consumer_offsets current_offsets queue_progress subscriptions subscription_events quarantine run_ledger quality_results deliveries pops pop_records consumptions missed --warehouse --broker --group --topic --columns --with --format --output' ;;
           inconsistency) words='-h --help --warehouse --broker --broker-config --subscriptions --json --output' ;;
           ingest) words='-h --help --warehouse --broker-config --rocketmq-version --store --bodies --new-epoch' ;;
           lag) words='-h --help --warehouse --broker --group --topic --offsets --namesrv --access-key --secret-key-file --json --prometheus' ;;

@@ -1,4 +1,4 @@
-"""export: writes a table, or a part of it, as JSON lines, CSV or Parquet."""
+"""export: writes a table, a part of it, or what a group missed, as JSON lines, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from schemas.errors import UsageError
 NAMES = (
     "commitlog", "consumequeue", "delivery_stats", "pull_windows", "consumer_offsets", "current_offsets",
     "queue_progress", "subscriptions", "subscription_events", "quarantine", "run_ledger", "quality_results",
-    "deliveries", "pops", "pop_records", "consumptions",
+    "deliveries", "pops", "pop_records", "consumptions", "missed",
 )  # fmt: skip
 FORMATS = ("jsonl", "csv", "parquet")
 EXAMPLES = (
     "deliveries --warehouse /data/mqsieve --output deliveries.jsonl",
     "deliveries --with keys,tags,msg_id --group cg_paid --output deliveries.csv --warehouse /data/mqsieve",
+    "missed --group cg_paid --topic OrderEvents --output missed.csv --warehouse /data/mqsieve",
     "commitlog --topic OrderEvents --columns keys,msg_id,properties --output - --warehouse /data/mqsieve",
 )
 
 
 def parser() -> Parser:
     parser = Parser("export", __doc__, EXAMPLES)
-    parser.add_argument("table", choices=NAMES, metavar="TABLE", help=", ".join(NAMES))
+    tables = f"{', '.join(NAMES)} (the messages that a --group did not receive, and why)"
+    parser.add_argument("table", choices=NAMES, metavar="TABLE", help=tables)
     options.add_warehouse(parser)
     parser.add_argument("--broker", type=given_name, metavar="NAME", help="only rows of this broker")
     parser.add_argument(

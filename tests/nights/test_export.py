@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from answers.export import DELIVERIES, EXPORTED, Selection, batches_of, schema_of
+from answers.explain import why_at
+from answers.export import DELIVERIES, EXPORTED, MISSED, Selection, batches_of, schema_of
+from answers.facts import open_facts
 from filtering.counted import counted
 from jobs import export, ingest, nightly, pulls
 from jobs.cli.batch_writers import write_batches
+from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import capture
 from tests.nights.commands import Run
@@ -117,7 +121,7 @@ def test_a_misspelt_topic_of_pulls(replayed: Replayed, run: Run) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("table", sorted({*export.NAMES} - {"run_ledger", "quality_results"}))
+@pytest.mark.parametrize("table", sorted({*export.NAMES} - {"run_ledger", "quality_results", "missed"}))
 def test_an_export_without_rows_has_the_columns_of_one_with_rows(
     replayed: Replayed, run: Run, tmp_path: Path, table: str
 ) -> None:
@@ -131,7 +135,7 @@ def test_an_export_without_rows_has_the_columns_of_one_with_rows(
     assert pa.concat_tables([none, every]).equals(every)
 
 
-@pytest.mark.parametrize("table", sorted({*export.NAMES} - {"quality_results"}))
+@pytest.mark.parametrize("table", sorted({*export.NAMES} - {"quality_results", "missed"}))
 def test_every_table_can_be_exported_after_a_night_without_subscriptions(run: Run, tmp_path: Path, table: str) -> None:
     store = BrokerLog().append().write(tmp_path / "store")
     assert run(nightly, "--store", store, "--warehouse", tmp_path / "w").code == 0
@@ -143,7 +147,7 @@ def test_every_table_can_be_exported_after_a_night_without_subscriptions(run: Ru
 
 
 def test_the_names_of_the_command_are_those_of_the_tables() -> None:
-    assert {*export.NAMES} == {*EXPORTED, DELIVERIES}
+    assert {*export.NAMES} == {*EXPORTED, DELIVERIES, MISSED}
 
 
 @pytest.mark.parametrize("table", ["commitlog", "consumequeue", "deliveries"])
@@ -176,3 +180,41 @@ def test_csv_has_timestamps_beside_milliseconds(replayed: Replayed, run: Run) ->
     for name in ("available_at", "subscription_from"):
         time = datetime.fromtimestamp(int(row[name]) / 1000, UTC)
         assert row[f"{name}_utc"] == time.isoformat(" ", "milliseconds").replace("+00:00", "Z")
+
+
+def test_what_a_group_missed_is_the_rest_of_its_topics_with_the_reason_that_explain_has(
+    four_nights: Path, run: Run, tmp_path: Path
+) -> None:
+    warehouse = Warehouse.at(str(four_nights))
+    facts, outcomes = open_facts(warehouse), set()
+    for group in sorted({row.consumer_group for row in facts.in_force})[::4]:
+        ended = run(export, "missed", "--group", group, "--warehouse", four_nights, "--output", tmp_path / "m.jsonl")
+        rows = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+        assert (ended.code, ended.error) == (0, f"missed: {counted(len(rows), 'row')} in {tmp_path / 'm.jsonl'}\n")
+        topics = {row.topic for row in facts.history_of_groups([group])}
+        missed = [(row["topic"], row["queue_id"], row["queue_offset"]) for row in rows]
+        received = places(warehouse, "deliveries", Selection(groups=[group]), "DELIVERED")
+        assert sorted([*missed, *received]) == sorted(places(warehouse, "consumequeue", Selection(topics=topics)))
+        for row in rows[:: max(len(rows) // 5, 1)]:
+            (explanation,) = why_at(facts, row["topic"], row["queue_id"], row["queue_offset"], group)
+            expected = str(explanation.outcome), explanation.summary, explanation.uncertain
+            assert (row["outcome"], row["reason"], row["uncertain"]) == expected
+        outcomes |= {row["outcome"] for row in rows}
+    assert len(outcomes) > 4
+
+
+def places(
+    warehouse: Warehouse, table: str, selection: Selection, outcome: str | None = None
+) -> set[tuple[str, int, int]]:
+    return {
+        (row["topic"], row["queue_id"], row["queue_offset"])
+        for batch in batches_of(warehouse, table, selection)
+        for row in batch.to_pylist()
+        if outcome in (None, row.get("outcome"))
+    }
+
+
+def test_missed_messages_of_no_group(replayed: Replayed, run: Run) -> None:
+    ended = run(export, "missed", "--output", "-", "--warehouse", replayed("small").location)
+    assert (ended.code, ended.out) == (2, "")
+    assert "missed needs --group" in ended.error

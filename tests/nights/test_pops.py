@@ -20,8 +20,10 @@ from typing import Any
 import pytest
 
 from answers import warehouse as warehouse_door
+from answers.explain import missed
 from answers.facts import open_facts
 from answers.report import pops_of
+from filtering.explanation.decision import Outcome
 from filtering.explanation.journey import StepKind
 from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if
@@ -204,6 +206,23 @@ def test_messages_in_flight_are_those_that_were_not_acknowledged(popped: Path, r
 )
 def test_explain_says_what_became_of_a_message(popped: Path, run: Run, message: str, group: str, why: str) -> None:
     assert why in run(explain, "--warehouse", popped, "--message", message, "--group", group).out
+
+
+def test_what_a_group_missed_was_passed_over(popped: Path) -> None:
+    facts, group = open_facts(Warehouse.at(str(popped))), "pop_sql_orders"
+    explanations = list(missed(facts, group, ["OrderEvents"]))
+    got = {row[2:4] for row in received() if row[:2] == (group, "OrderEvents")}
+    stored = {
+        (row["queue_id"], row["queue_offset"])
+        for row in rows_of(popped, "consumequeue", "topic", "queue_id", "queue_offset")
+        if row["topic"] == "OrderEvents"
+    }
+    places = {(each.message.queue_id, each.message.queue_offset) for each in explanations}
+    assert len(places) > 100
+    assert (places & got, places | got) == (set(), stored)
+    outcomes = Counter(each.outcome for each in explanations)
+    assert outcomes[Outcome.STOPPED_BY_EXPRESSION] > 100
+    assert Outcome.DELIVERED not in outcomes
 
 
 def test_the_journey_of_a_message_that_is_popped_again_and_dies(popped: Path, run: Run) -> None:
