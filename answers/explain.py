@@ -94,11 +94,13 @@ from schemas.consumptions import CONSUMPTIONS, client_name
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Condition, greatest, least, may_hold, one_of, tuples, within
+from schemas.delta.table_rows import Condition, greatest, least, may_hold, one_of, row_groups, tuples, within
 from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.message_view import file_columns, view
 from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
+from schemas.spark_tasks import run_tasks
+from schemas.storage import Storage
 
 # Deliveries of single messages.
 
@@ -401,18 +403,23 @@ def _offsets_in(text: str) -> list[int]:
 
 def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
     """The physical offsets of the messages with a unique key, or a key among their KEYS."""
-    found: list[int] = []
+    paths = [file.path for file in facts.warehouse.files(COMMITLOG, facts.name)]
+    in_file = partial(_offsets_in_file, facts.warehouse.log(COMMITLOG).storage, text=text, with_keys=with_keys)
+    return [offset for offsets in run_tasks(paths, in_file, 0, None) for offset in offsets]
+
+
+def _offsets_in_file(storage: Storage, path: str, text: str, with_keys: bool) -> list[int]:
+    offsets: list[int] = []
     columns = ["commitlog_offset", "uniq_key", *(["keys"] if with_keys else [])]
-    for file in facts.warehouse.files(COMMITLOG, facts.name):
-        rows = facts.warehouse.rows(COMMITLOG, columns, files=[file])
+    for rows in row_groups(COMMITLOG, storage, path, columns):
         mask = pc.equal(rows["uniq_key"], text).fill_null(False)
         if with_keys:
             mask = pc.or_(mask, pc.match_substring(rows["keys"], text).fill_null(False))
         for row in rows.filter(mask).to_pylist():
             keys = row.get("keys") or ""
             if text in (row["uniq_key"], keys, *keys.split(" ")):
-                found.append(row["commitlog_offset"])
-    return found
+                offsets.append(row["commitlog_offset"])
+    return offsets
 
 
 # Explanations.

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -55,14 +55,26 @@ from filtering.time_spans import DAY
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
-from schemas.delta.table_rows import Key, filtered, least, one_of, sorted_by, tuples, within
+from schemas.delta.table_rows import (
+    Key,
+    Where,
+    files_that_may_hold,
+    filtered,
+    least,
+    one_of,
+    row_groups,
+    sorted_by,
+    tuples,
+    within,
+)
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.newest_messages import Rows, messages_at
 from schemas.messages.stored_messages import scan_entries
 from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
-from schemas.spark_tasks import Session
+from schemas.spark_tasks import Session, run_tasks
+from schemas.storage import Storage
 
 # What groups pulled and received.
 
@@ -191,16 +203,27 @@ class DeliveryHistory:
 
 
 def _received(facts: BrokerFacts, groups: set[str], topics: set[str], period: Period) -> pa.Table:
-    """The pairs of some groups and topics."""
+    """The pairs of some groups and topics, file by file."""
     where = [
         one_of("topic", topics),
         within("first_store_timestamp", below=period[1]),
         within("last_store_timestamp", low=period[0]),
     ]
-    blocks = facts.rows(DELIVERY_BLOCKS, DELIVERY_BLOCKS.file_schema.names, where)
-    columns = ["consumer_group", "topic", "commitlog_offset", "outcome"]
-    parts = [pa.Table.from_batches([batch]).select(columns) for batch in pairs_of(blocks, groups)]
-    return pa.concat_tables([PAIRS.empty_table().select(columns), *parts])
+    files = files_that_may_hold(facts.warehouse.files(DELIVERY_BLOCKS, facts.name), where)
+    in_file = partial(_received_in_file, facts.warehouse.log(DELIVERY_BLOCKS).storage, where=where, groups=groups)
+    return pa.concat_tables([_RECEIVED.empty_table(), *run_tasks([file.path for file in files], in_file, 0, None)])
+
+
+_RECEIVED = pa.schema([PAIRS.field(name) for name in ("consumer_group", "topic", "commitlog_offset", "outcome")])
+
+
+def _received_in_file(storage: Storage, path: str, where: Where, groups: set[str]) -> pa.Table:
+    batches = (
+        batch.select(_RECEIVED.names)
+        for blocks in row_groups(DELIVERY_BLOCKS, storage, path, where=where)
+        for batch in pairs_of(blocks, groups)
+    )
+    return pa.Table.from_batches(batches, _RECEIVED)
 
 
 def _offsets(pairs: pa.Table, outcome: str) -> NDArray[np.int64]:
