@@ -1,10 +1,12 @@
-"""Pictures of a report for docs/, in light and dark: .venv/bin/python -m tests.browser.screenshots
+"""Pictures of a report, in light and dark, and of explain for docs/: .venv/bin/python -m tests.browser.screenshots
 
-The report is of four nights of the living broker in tests/cases/captures/nights_dev.
+The report is of four nights of the living broker in tests/cases/captures/nights_dev; the answer is that in README.
 """
 
 from __future__ import annotations
 
+import html
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -18,6 +20,7 @@ from tests.nights.commands import living
 
 DOCS = Path(__file__).parents[2] / "docs" / "images"
 SIZE: ViewportSize = {"width": 1120, "height": 860}
+TERMINAL: ViewportSize = {"width": 1000, "height": 230}
 PHONE: ViewportSize = {"width": 390, "height": 860}
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
@@ -38,6 +41,7 @@ def main() -> None:
         with opened(program) as browser:
             for scheme in SCHEMES:
                 _take(browser, page, scheme)
+            _take_answer(browser)
 
 
 def _take(browser: Browser, page: Path, scheme: Literal["light", "dark"]) -> None:
@@ -51,6 +55,22 @@ def _take(browser: Browser, page: Path, scheme: Literal["light", "dark"]) -> Non
     else:
         shown.set_viewport_size(PHONE)
         shown.screenshot(path=DOCS / "report-phone.png")
+    shown.close()
+
+
+def _take_answer(browser: Browser) -> None:
+    """The first answer in README, as a terminal shows it."""
+    readme = (DOCS.parents[1] / "README.md").read_text("utf-8")
+    command, answer = re.findall(r"```sh\n(\./spark-submit\.sh explain .+?)\n```\n\n```\n(.+?)```", readme, re.DOTALL)[
+        0
+    ]
+    text = html.escape(f"$ {command}\n\n{answer}")
+    shown = browser.new_page(viewport=TERMINAL, device_scale_factor=2)
+    shown.set_content(
+        "<body style='margin:0;background:#14171c;color:#dfe4ea'>"
+        f"<pre style='margin:24px;font:14px/1.6 DejaVu Sans Mono,monospace'>{text}</pre>"
+    )
+    shown.screenshot(path=DOCS / "explain.png")
     shown.close()
 
 

@@ -42,6 +42,15 @@ def test_the_answer_in_the_readme_is_the_one_that_comes(replayed: Callable[[str]
     assert run(importlib.import_module("jobs.explain"), *arguments).out == answer
 
 
+def test_the_answers_in_the_tutorial_are_those_that_come(replayed: Callable[[str], Warehouse], run: Run) -> None:
+    text = (PROJECT / "docs" / "TUTORIAL.md").read_text(encoding="utf-8")
+    answers = re.findall(r"```sh\n\./spark-submit\.sh (.+)\n```\n\n```\n((?:.*\n)+?)```", text)
+    assert len(answers) == 3
+    for command, answer in answers:
+        job, *arguments = shlex.split(command.replace("/tmp/mqsieve", replayed("small").location))
+        assert run(importlib.import_module(f"jobs.{job.replace('-', '_')}"), *arguments).out.strip() == answer.strip()
+
+
 def test_the_python_runs(replayed: Callable[[str], Warehouse]) -> None:
     (code,) = re.findall(r"```python\n(.+?)```", README, re.S)
     names: dict[str, warehouse.OpenWarehouse] = {}

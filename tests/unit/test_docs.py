@@ -58,6 +58,16 @@ def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
     assert (ROOT / "docs" / "TABLES.md").read_text() == page()
 
 
+def test_the_reference_of_python_is_that_of_the_docstrings() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "make_api.py"))["page"]
+    assert (ROOT / "docs" / "API.md").read_text() == page()
+
+
+def test_the_site_has_every_page() -> None:
+    site = (ROOT / "conf" / "mkdocs.yml").read_text()
+    assert [page.name for page in ROOT.glob("docs/*.md") if f": {page.name}\n" not in site] == []
+
+
 def test_every_time_is_a_timestamp_to_readers() -> None:
     """What its comment calls a time."""
     is_time = re.compile(r"since the epoch|^(when|time)\b|store_timestamp")
