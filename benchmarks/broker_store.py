@@ -8,6 +8,7 @@ beginning of any longer one, if both grow by multiples of MESSAGES_AT_ONCE.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from io import BufferedRandom
 from pathlib import Path
@@ -56,6 +57,7 @@ class StoreWriter:
         self._segment, self._topics, self._seed = segment, topics, seed
         self.folder.mkdir(parents=True)
         self._bodies = _Bodies(seed)
+        self._next_offset: dict[str, int] = {}
 
     def append(self, count: int) -> None:
         for start in range(0, count, MESSAGES_AT_ONCE):
@@ -65,23 +67,40 @@ class StoreWriter:
         number = np.arange(self.messages, self.messages + count)
         rng = np.random.default_rng([self._seed, self.messages])
         header = np.zeros(count, HEADER)
-        header["magic"], header["born_host"], header["store_host"] = MAGIC, LOCALHOST, LOCALHOST
-        header["born_port"], header["store_port"] = 36086, 10911
         topic_of, of_topic = number % len(self._topics), number // len(self._topics)
         header["queue_id"], header["queue_offset"] = of_topic % QUEUES, of_topic // QUEUES
         header["store_timestamp"] = FIRST_STORE_TIMESTAMP + number // MESSAGES_A_MILLISECOND
-        header["born_timestamp"] = header["store_timestamp"] - 2
         bodies, header["sys_flag"], header["crc"] = self._bodies.chosen(rng, count)
+        topics = pa.array(self._topics).take(pa.array(topic_of))
+        self._add(header, topics, bodies, _properties(number, int(rng.integers(1 << 31))))
+        self.messages += count
+
+    def append_to(self, topic: str, bodies: Sequence[bytes], properties: Sequence[str]) -> None:
+        """Appends messages with these bodies and property texts to the queue 0 of a topic, at the time of the last."""
+        header = np.zeros(len(bodies), HEADER)
+        first = self._next_offset.get(topic, 0)
+        header["queue_offset"] = np.arange(first, first + len(bodies))
+        self._next_offset[topic] = first + len(bodies)
+        header["store_timestamp"] = FIRST_STORE_TIMESTAMP + self.messages // MESSAGES_A_MILLISECOND
+        header["crc"] = [zlib.crc32(body) & 0x7FFFFFFF for body in bodies]
+        self._add(header, pa.array([topic] * len(bodies)), pa.array(bodies), pa.array(properties).cast(pa.binary()))
+
+    def _add(
+        self, header: NDArray[np.void], topics: pa.StringArray, bodies: pa.BinaryArray, properties: pa.BinaryArray
+    ) -> None:
+        """Writes records. ``header`` has what differs from message to message."""
+        header["magic"], header["born_host"], header["store_host"] = MAGIC, LOCALHOST, LOCALHOST
+        header["born_port"], header["store_port"] = 36086, 10911
+        header["born_timestamp"] = header["store_timestamp"] - 2
         header["body_length"] = pc.binary_length(bodies).to_numpy()
-        names = pa.array([bytes([len(topic)]) + topic.encode() for topic in self._topics], pa.binary())
-        properties = _properties(number, int(rng.integers(1 << 31)))
-        lengths = pc.binary_length(properties).to_numpy().astype(">i2")
+        topic_lengths = pc.binary_length(topics).to_numpy().astype(np.int8)
+        property_lengths = pc.binary_length(properties).to_numpy().astype(">i2")
         tails = pc.binary_join_element_wise(
-            bodies, names.take(pa.array(topic_of)), _octets(lengths), properties, pa.scalar(b"", pa.binary())
-        )
+            bodies, _octets(topic_lengths), topics.cast(pa.binary()), _octets(property_lengths), properties,
+            pa.scalar(b"", pa.binary()),
+        )  # fmt: skip
         header["size"] = HEADER.itemsize + pc.binary_length(tails).to_numpy()
         self._write(header, tails)
-        self.messages += count
 
     def _write(self, header: NDArray[np.void], tails: pa.BinaryArray) -> None:
         """Writes records, and begins a segment wherever the next one would leave no room for the end of the last."""

@@ -75,13 +75,15 @@ class PopModes:
     recorded: Mapping[GroupTopic, int] = field(default_factory=dict)
     configured: Mapping[GroupTopic, int] = field(default_factory=dict)
 
-    def are_written_down(self, broker: BrokerConfig) -> bool:
-        """Whether the broker writes pops down, and all of them.
+    def are_written_down(self, broker: BrokerConfig, expects_record: bool = False) -> bool:
+        """Whether the broker writes pops down, and all of them: a record shows it, or is expected.
 
         With enablePopBufferMerge some are only in memory, and with popConsumerKVServiceEnable all are in a database,
         which forgets them.
         """
-        return bool(self.recorded) and not (broker.enable_pop_buffer_merge or broker.pop_consumer_kv_service_enable)
+        return (bool(self.recorded) or expects_record) and not (
+            broker.enable_pop_buffer_merge or broker.pop_consumer_kv_service_enable
+        )
 
     def with_pops(self, popped: Mapping[GroupTopic, int]) -> PopModes:
         """The same, and what a record says: the time (ms) of the first pop by group and topic, or retry topic."""
@@ -116,10 +118,14 @@ class PopModes:
         events: Iterable[SubscriptionEvent],
         groups: PopGroups,
         broker: BrokerConfig,
+        expects_record: bool = False,
     ) -> Pops:
-        """When groups pop, and of which the broker writes it down. ``rows``: the history by group and topic."""
+        """When groups pop, and of which the broker writes it down. ``rows``: the history by group and topic.
+
+        ``expects_record``: no record was read yet, and there may be one.
+        """
         found = self._intervals(rows, events)
-        writes = self.are_written_down(broker)
+        writes = self.are_written_down(broker, expects_record)
         recorded = {key: pops for key, pops in found.items() if writes and key[0] not in groups.in_order}
         return Pops(recorded, {key: pops for key, pops in found.items() if key not in recorded})
 

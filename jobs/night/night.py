@@ -511,6 +511,7 @@ class Night:
     _events: Sequence[SubscriptionEvent] = field(init=False)
     _tasks: NightTasks = field(init=False)
     _settled: int | None = field(init=False, default=None)
+    _expects_record: bool = field(init=False, default=False)
 
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
@@ -519,6 +520,7 @@ class Night:
         self.changes.create_missing((*WRITTEN_BY_TASKS, PULL_WINDOWS, POPS))
         self.resets_by_time = self._offsets_of_resets()
         self._events = list(with_offsets(self.events, self.resets_by_time))
+        self._expects_record = not self.state.nights
         plan = self._plan()
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
@@ -577,13 +579,14 @@ class Night:
     @property
     def _pops(self) -> Pops:
         """When groups pop."""
-        return self.pop_modes.pops(states_by_key(self.history), self._events, self.pop_groups, self.broker)
+        rows = states_by_key(self.history)
+        return self.pop_modes.pops(rows, self._events, self.pop_groups, self.broker, self._expects_record)
 
     def _note_pops(self, new: Part) -> bool:
-        """Notes the groups that popped in the night. Returns whether some were not known to pop."""
+        """Notes the groups that popped in the night. Returns whether that is not what was known, or expected."""
         if Step.DELIVER not in self.steps:
             return False
-        known = self._pops
+        known, self._expects_record = self._pops, False
         storage = self.changes.warehouse.log(POP_RECORDS).storage
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
         checkpoints = [one_of("kind", [CHECKPOINT])]

@@ -1,0 +1,117 @@
+"""A night on a log of which a third is the broker's record of pops, compared with one on as many bytes of messages.
+
+    python -m benchmarks.pops [--messages 3300000] [--groups 200] [--rounds 3] [--folder DIR] [--output DIR]
+
+Each pop hands out one message, and is acknowledged. The broker writes both twice: to its timer, and when they are due.
+Nights are warm, in one process, each into a new warehouse; rounds alternate. Writes pops.json.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from benchmarks.broker_store import BROKER, FIRST_STORE_TIMESTAMP, MESSAGES_AT_ONCE, QUEUES, TOPICS, StoreWriter
+from benchmarks.night_files import night_options, write_night_files
+from benchmarks.processes import NightProcess
+from benchmarks.report import parser, write
+from filtering.pops.record import TIMER_TOPIC
+from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
+from schemas.delta.warehouse import Warehouse
+from schemas.pops import POPS
+
+REVIVE_TOPIC = f"{REVIVE_TOPIC_PREFIX}cluster"
+POPS_OF_A_GROUP = 6
+"""For each MESSAGES_AT_ONCE messages. With 200 groups, the record is then a third of all messages."""
+INVISIBLE_TIME = 60_000
+
+
+class PopWriter:
+    """Appends messages, and pops of groups that read a queue each."""
+
+    def __init__(self, folder: Path, groups: int) -> None:
+        self.store = StoreWriter(folder)
+        self._next = [0] * groups
+
+    def append(self, messages: int) -> None:
+        for _ in range(0, messages, MESSAGES_AT_ONCE):
+            self.store.append(MESSAGES_AT_ONCE)
+            self._append_pops()
+
+    def _append_pops(self) -> None:
+        end = self.store.messages // len(TOPICS) // QUEUES
+        at = FIRST_STORE_TIMESTAMP + self.store.messages // 10
+        checkpoints, acks = [], []
+        for group, begin in enumerate(self._next):
+            step = (end - begin) // POPS_OF_A_GROUP
+            for start in range(begin, begin + step * POPS_OF_A_GROUP, step):
+                place = {"bn": BROKER, "c": group_name(group), "pt": at, "q": group // 2 % QUEUES, "so": start}
+                place["t"] = TOPICS[group % len(TOPICS)]
+                checkpoint = {"bm": 0, "d": [step - 1], "it": INVISIBLE_TIME, "n": 1, "ro": 0, "sp": False}
+                key = f"{place['t']}@{place['q']}@{{}}@{place['c']}@{at}@{BROKER}@"
+                revive = {"reviveTime": at + INVISIBLE_TIME}
+                checkpoints.append((checkpoint | place | revive, key.format(start) + "ck"))
+                acks.append(({"ao": start + step - 1} | place, key.format(start + step - 1) + "ack"))
+            self._next[group] = begin + step * POPS_OF_A_GROUP
+        for topic in (TIMER_TOPIC, REVIVE_TOPIC):
+            for tag, records in (("ck", checkpoints), ("ack", acks)):
+                bodies = [json.dumps(body, separators=(",", ":"), sort_keys=True).encode() for body, _ in records]
+                self.store.append_to(topic, bodies, [_properties(tag, key) for _, key in records])
+
+
+def group_name(group: int) -> str:
+    """As :func:`benchmarks.night_files.write_night_files` names it."""
+    return f"cg_{group:05}"
+
+
+def _properties(tag: str, key: str) -> str:
+    texts = {"TIMER_OUT_MS": "1", "UNIQ_KEY": key, "TAGS": tag, "REAL_TOPIC": REVIVE_TOPIC, "REAL_QID": "0"}
+    return "".join(f"{name}\1{text}\2" for name, text in texts.items())
+
+
+def main() -> None:
+    command_line = parser(__doc__, rounds=3)
+    command_line.add_argument("--messages", type=int, default=3_300_000, help="besides the record")
+    command_line.add_argument("--groups", type=int, default=200)
+    command_line.add_argument(
+        "--folder", type=Path, help="where logs and tables go for a while; default: a temporary folder"
+    )
+    options = command_line.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        write_night_files(folder, options.groups, with_bit_map=True)
+        registered = (folder / "events.jsonl").read_text().splitlines()
+        popping = (json.dumps(json.loads(line) | {"protocol": "grpc_simple"}) for line in registered)
+        (folder / "popping.jsonl").write_text("\n".join(popping))
+        popped = PopWriter(folder / "popped", options.groups)
+        popped.append(options.messages)
+        plain = StoreWriter(folder / "plain")
+        while plain.size < popped.store.size:
+            plain.append(MESSAGES_AT_ONCE)
+        seconds: dict[str, list[float]] = {"popped": [], "plain": []}
+        with NightProcess() as process:
+            for turn in range(options.rounds + 1):
+                for store, taken in seconds.items():
+                    options_of_night = night_options(folder, folder / store, folder / "warehouse")
+                    if store == "popped":
+                        options_of_night[options_of_night.index("--subscriptions") + 1] = str(folder / "popping.jsonl")
+                    night = process.night(options_of_night)
+                    if turn:
+                        taken.append(night["seconds"])
+                    if store == "popped":
+                        pops = len(Warehouse.at(str(folder / "warehouse")).rows(POPS, ["queue_offset"]))
+                    shutil.rmtree(folder / "warehouse")
+    medians = {store: round(median(taken), 2) for store, taken in seconds.items()}
+    numbers = {
+        "messages": popped.store.messages, "pops": pops, "log_bytes": popped.store.size, "groups": options.groups,
+        "seconds": medians, "ratio": round(medians["popped"] / medians["plain"], 2),
+    }  # fmt: skip
+    print(numbers)
+    write(options.output, "pops", numbers)
+
+
+if __name__ == "__main__":
+    main()
