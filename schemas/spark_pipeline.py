@@ -7,12 +7,13 @@ Read this page first. Each query below is a step that a broker or a client takes
 3. ``WINDOWS`` and ``COVERED``: a group pulls the messages that its pull windows cover, under a subscription.
 4. ``STAGE_1``: the broker checks the entry: its tags code, or the group's bits in its filter bit map.
 5. ``STAGE_2``: the broker evaluates the SQL92 expression on the message's properties.
-6. ``DELIVERIES``: the client compares the tag itself, not only its hash.
+6. ``POPPED``: what the broker wrote down of pops needs no plan and no filter: it says what each handed out.
+7. ``DELIVERIES``: the client compares the tag itself, not only its hash.
 
 The expressions are those that ``subscriptions`` stores as predicates, evaluated in one projection for each topic
 (:func:`_matches`). A night does not run this page: it matches 64 messages a machine word and writes blocks. It shares
-only the predicates and the planned windows with it, so ``audit --engine spark`` checks each with the other. The cost
-here is messages times groups: it is made for tens of groups.
+only the predicates, the planned windows and the rows of ``pops`` with it, so ``audit --engine spark`` checks each with
+the other. The cost here is messages times groups: it is made for tens of groups.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from filtering.delivery.pull_window import ConsumeMode
+from filtering.pops.modes import PopGroups
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.ledger_check import open_runs
+from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS
-from schemas.run_ledger import by_broker, nights_of, unreplaced_runs
+from schemas.run_ledger import POP_GROUPS, by_broker, nights_of, unreplaced_runs
 from schemas.spark_views import with_properties
 from schemas.subscriptions import SUBSCRIPTIONS
 
@@ -38,7 +40,16 @@ if TYPE_CHECKING:
     from schemas.run_ledger import LedgerEntry
 
 NIGHTS = """broker_name STRING, run STRING, began BIGINT, log_from BIGINT, bit_num INT, has_extension BOOLEAN,
-  makes_bit_maps BOOLEAN, filters_retries BOOLEAN, filters_retries_by_tag BOOLEAN, delays ARRAY<BIGINT>"""
+  makes_bit_maps BOOLEAN, filters_retries BOOLEAN, filters_retries_by_tag BOOLEAN, delays ARRAY<BIGINT>,
+  retry_max_times MAP<STRING, INT>"""
+
+# A request that pops a retry topic brings the group's subscription to the original topic.
+_SUBSCRIBED = """if(substr(topic, 1, length(consumer_group) + 8) IN
+    (concat('%RETRY%', consumer_group, '_'), concat('%RETRY%', consumer_group, '+')),
+    substr(topic, length(consumer_group) + 9), topic)"""
+PLANNED = """
+  SELECT *, mode = 'POP' AS pops, if(mode = 'POP', _SUBSCRIBED, topic) AS subscribed FROM {windows}
+  WHERE kind IN ('online', 'backlog', 'reset', 'late')""".replace("_SUBSCRIBED", _SUBSCRIBED)
 
 # An SQL92 filter may outlive its subscription: its predicate is that of the state which registered the expression.
 STATES = """
@@ -54,7 +65,8 @@ STATES = """
     CAST(code_set AS ARRAY<BIGINT>) AS code_set, born_time, bit_num, bit_pos, filter_predicate,
     class_filter_mode OR is_tag AND coalesce(expression, '') IN ('', '*') AS takes_every_message,
     if(sent_with_pull, NULL, bit_pos) AS checked_bits,
-    if(sent_with_pull OR filter_expression IS NULL, predicate, filter_predicate) AS predicate
+    predicate, if(sent_with_pull OR filter_expression IS NULL, predicate, filter_predicate) AS pull_predicate,
+    is_consuming
   FROM s"""
 
 # The messages of a retry topic are also filtered by the expressions of the group's other topics.
@@ -63,6 +75,8 @@ PREDICATES = """
   SELECT topic, text, CAST(row_number() OVER (PARTITION BY topic ORDER BY text) - 1 AS INT) AS number FROM (
     SELECT topic, text FROM used UNION SELECT r.topic, u.text FROM used u JOIN {subscriptions} r
       ON r.broker_name = u.broker_name AND r.consumer_group = u.consumer_group AND startswith(r.topic, '%RETRY%')
+    UNION SELECT w.topic, u.text FROM used u JOIN {planned} w
+      ON w.broker_name = u.broker_name AND w.consumer_group = u.consumer_group AND w.subscribed = u.topic
   ) WHERE text IS NOT NULL"""
 
 # java.lang.String.hashCode: over UTF-16 units, as a signed integer of 32 bits.
@@ -104,18 +118,20 @@ WINDOWS = """
     w.stored_from, w.stored_to, w.only_listed, map_from_entries(transform(w.queues, q -> (q.queue_id, q))) AS queues,
     w.kind = 'late' AS takes_late, w.kind IN ('backlog', 'reset') AS takes_stored, p.number, s.born_time, s.bit_num,
     if(s.is_tag AND NOT s.takes_every_message, s.code_set, NULL) AS code_set,
-    if(p.number IS NOT NULL AND n.has_extension AND s.bit_num = n.bit_num, s.checked_bits, NULL) AS bit_pos,
+    if(p.number IS NOT NULL AND NOT w.pops AND n.has_extension AND s.bit_num = n.bit_num, s.checked_bits, NULL)
+      AS bit_pos,
     coalesce(w.client_tags, if(s.takes_every_message, NULL, s.tags_set)) AS client_tags,
-    startswith(w.topic, '%RETRY%') AND NOT s.class_filter_mode AND n.filters_retries
+    if(w.pops, coalesce(n.retry_max_times[w.consumer_group], 16) + 1, NULL) AS most_attempts,
+    NOT w.pops AND startswith(w.topic, '%RETRY%') AND NOT s.class_filter_mode AND n.filters_retries
       AND (n.filters_retries_by_tag OR NOT s.is_tag) AS takes_retries,
     coalesce(w.available_at, if(w.kind IN ('backlog', 'reset'), n.began, NULL),
       greatest(w.stored_from, w.subscription_from)) AS decided_at
   FROM {planned} w
   JOIN {nights} n ON n.broker_name = w.broker_name AND n.run = w.run
   JOIN {subscriptions} s ON s.broker_name = w.broker_name AND s.consumer_group = w.consumer_group
-    AND s.topic = w.topic AND s.valid_from = w.subscription_from
-  LEFT JOIN {predicates} p ON p.topic = w.topic AND p.text = s.predicate AND NOT s.is_tag AND NOT s.class_filter_mode
-  WHERE w.kind IN ('online', 'backlog', 'reset', 'late')"""
+    AND s.topic = w.subscribed AND s.valid_from = w.subscription_from
+  LEFT JOIN {predicates} p ON p.topic = w.topic AND p.text = if(w.pops, s.predicate, s.pull_predicate)
+    AND NOT s.is_tag AND NOT s.class_filter_mode"""
 
 # A redelivered message is filtered by what the group has for its original topic, if it has an expression there.
 ORIGINALS = """
@@ -154,43 +170,68 @@ STAGE_2 = """
   SELECT * FROM {stage_1}
   WHERE if(takes_retries, retry_topic IS NOT NULL AND coalesce(matches[originals[retry_topic]], true),
     number IS NULL OR matches[number])"""
+
+# A tag whose hash is not in the subscription in force was asked for by another one, which is not known. What a group
+# pops while it is offline, its proxy holds for a client that left: unless it is acknowledged, nobody got it.
+POPPED = """
+  WITH popped AS (SELECT *, _SUBSCRIBED AS subscribed FROM {pops}), in_force AS (
+    SELECT e.*, p.consumer_group, p.popped_at, p.source, p.run AS decided_by, s.valid_from, s.tags_set,
+      coalesce(n.retry_max_times[p.consumer_group], 16) + 1 AS most_attempts,
+      coalesce(size(s.tags_set), 0) <= 0 OR array_contains(s.code_set, e.tags_code) AS is_named
+    FROM popped p
+    JOIN {entries} e ON e.broker_name = p.broker_name AND e.topic = p.topic AND e.commitlog_offset = p.commitlog_offset
+    JOIN {nights} n ON n.broker_name = p.broker_name AND n.run = p.run
+    LEFT JOIN {subscriptions} s ON s.broker_name = p.broker_name AND s.consumer_group = p.consumer_group
+      AND s.topic = p.subscribed AND s.valid_from <= p.popped_at AND (s.valid_to IS NULL OR p.popped_at < s.valid_to)
+    WHERE coalesce(s.is_consuming, true) OR p.acknowledged_at IS NOT NULL
+  )
+  SELECT *, popped_at AS available_at, if(is_named, coalesce(valid_from, 0), 0) AS subscription_from,
+    if(is_named, tags_set, NULL) AS client_tags
+  FROM in_force""".replace("_SUBSCRIBED", _SUBSCRIBED)
+
+# The client compares the tag itself, and gives up what it got too often by pops.
+_RETURNED = """consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset, store_timestamp, tags,
+    reconsume_times, most_attempts, available_at, subscription_from, client_tags, decided_by"""
 DELIVERIES = """
+  WITH returned AS (
+    SELECT _RETURNED, 'PLANNED' AS source FROM {stage_2} UNION ALL SELECT _RETURNED, source FROM {popped}
+  )
   SELECT consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset,
-    if(coalesce(size(client_tags), 0) <= 0 OR coalesce(array_contains(client_tags, tags), false),
-      'DELIVERED', 'DROPPED_BY_CLIENT') AS outcome,
-    coalesce(available_at, store_timestamp) AS available_at, subscription_from, 'PLANNED' AS source, decided_by AS run
-  FROM {stage_2}"""
+    CASE WHEN size(client_tags) > 0 AND NOT coalesce(array_contains(client_tags, tags), false) THEN 'DROPPED_BY_CLIENT'
+      WHEN reconsume_times >= most_attempts THEN 'DEAD' ELSE 'DELIVERED' END AS outcome,
+    coalesce(available_at, store_timestamp) AS available_at, subscription_from, source, decided_by AS run
+  FROM returned""".replace("_RETURNED", _RETURNED)
 
 
 def deliveries(spark: SparkSession, warehouse: Warehouse, first_run: str = "") -> DataFrame:
     """The deliveries, computed from messages. The columns are those of :func:`schemas.deliveries.read`.
 
-    ``first_run``: only those of runs from this one on. What groups pop is left out. Filter hooks are not run: what
-    they drop is DELIVERED here.
+    ``first_run``: only those of runs from this one on. Filter hooks are not run: what they drop is DELIVERED here.
+    What traces decided is inferred here, like the rest.
     """
-    small = _small_tables(spark, warehouse)
-    planned = warehouse.read(spark, PULL_WINDOWS).where(
-        (F.col("run") >= first_run) & (F.col("mode") == ConsumeMode.PULL)
-    )
-    small["windows"] = _local(spark.sql(WINDOWS, planned=planned, **small))
+    small = _small_tables(spark, warehouse, first_run)
+    small["windows"] = _local(spark.sql(WINDOWS, **small))
     small["originals"] = _local(spark.sql(ORIGINALS, **small))
-    covered = spark.sql(COVERED, entries=_entries(spark, warehouse, small), **small)
+    stored = _entries(spark, warehouse, small)
+    covered = spark.sql(COVERED, entries=stored, **small)
     stage_1 = spark.sql(STAGE_1, covered=covered)
     stage_2 = spark.sql(STAGE_2, stage_1=stage_1)
-    return spark.sql(DELIVERIES, stage_2=stage_2)
+    pops = warehouse.read(spark, POPS).where(F.col("run") >= first_run)
+    popped = spark.sql(POPPED, entries=stored, pops=pops, **small)
+    return spark.sql(DELIVERIES, stage_2=stage_2, popped=popped)
 
 
 def entries(spark: SparkSession, warehouse: Warehouse) -> DataFrame:
     """The consume queue entries, computed from messages: columns of consumequeue, without size and store_date."""
     columns = [name for name in CONSUMEQUEUE.schema.names if name not in ("size", "store_date")]
-    return _entries(spark, warehouse, _small_tables(spark, warehouse)).select(columns)
+    return _entries(spark, warehouse, _small_tables(spark, warehouse, "")).select(columns)
 
 
 def _entries(spark: SparkSession, warehouse: Warehouse, small: dict[str, Any]) -> DataFrame:
     digits = "regexp_substr(if(topic = 'SCHEDULE_TOPIC_XXXX', properties['DELAY'], NULL), '^[0-9]+$')"
     messages = with_properties(warehouse.read(spark, COMMITLOG)).select(
         "broker_name", "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "sys_flag", "tags",
-        "properties", F.col("properties")["RETRY_TOPIC"].alias("retry_topic"),
+        "reconsume_times", "properties", F.col("properties")["RETRY_TOPIC"].alias("retry_topic"),
         F.expr(f"try_cast({digits} AS INT)").alias("delay_level"),
     )  # fmt: skip
     stored = spark.sql(ENTRIES, messages=messages, stored=warehouse.read(spark, CONSUMEQUEUE), **small)
@@ -208,8 +249,10 @@ def _matches(predicates: DataFrame) -> Column:
     return matches
 
 
-def _small_tables(spark: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
+def _small_tables(spark: SparkSession, warehouse: Warehouse, first_run: str) -> dict[str, Any]:
     small: dict[str, Any] = {"nights": spark.createDataFrame(_nights(warehouse), NIGHTS)}
+    windows = warehouse.read(spark, PULL_WINDOWS).where(F.col("run") >= first_run)
+    small["planned"] = _local(spark.sql(PLANNED, windows=windows))
     small["subscriptions"] = _local(spark.sql(STATES, stored=warehouse.read(spark, SUBSCRIPTIONS)))
     small["predicates"] = _local(spark.sql(PREDICATES, **small))
     small["filter_data"] = _local(spark.sql(FILTER_DATA, **small))
@@ -232,6 +275,7 @@ def _nights(warehouse: Warehouse) -> list[tuple[object, ...]]:
             switches = (
                 broker.bloom_filter.m, broker.enable_consume_queue_ext, broker.calculates_bit_maps,
                 broker.filter_support_retry, broker.version.filters_redeliveries_to_tags, list(broker.delay_levels),
+                PopGroups.of_text(night.inputs.get(POP_GROUPS, PopGroups().text)).retry_max_times,
             )  # fmt: skip
             rows.append((night.broker_name, night.run, began, log_from, *switches))
             before = night

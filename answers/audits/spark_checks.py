@@ -10,10 +10,8 @@ import pyarrow as pa
 
 from answers.audits.scope import Scope
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
-from filtering.delivery.pull_window import ConsumeMode
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.pops import PLANNED, TRACED
-from schemas.pull_windows import PULL_WINDOWS
+from schemas.pops import TRACED
 from schemas.spark_tasks import Session
 
 if TYPE_CHECKING:
@@ -37,8 +35,8 @@ def spark_checks(scope: Scope, session: Session) -> pa.Table:
     """Rows of SPARK_CHECKS, for each run and topic of consumequeue, and for each run, topic and group of deliveries.
 
     ``stored`` counts the rows of the table, ``missing`` those that Spark computes and that are not stored, and
-    ``unexpected`` those that are stored only. Messages that maintenance removed are left out, and deliveries to
-    groups that pop. Raises UsageError for a replay, which has no messages, and for nights without pull windows.
+    ``unexpected`` those that are stored only. Left out are messages that maintenance removed, and what traces of
+    clients decided. Raises UsageError for a replay, which has no messages, and for nights without pull windows.
     """
     from pyspark.sql import functions as F
 
@@ -57,14 +55,12 @@ def spark_checks(scope: Scope, session: Session) -> pa.Table:
             for facts in scope.facts
         ),
     )
-    windows = warehouse.read(spark, PULL_WINDOWS).where(F.col("mode") == ConsumeMode.POP)
-    popped = F.broadcast(windows.select("broker_name", "run", "consumer_group", "topic").distinct())
     stored = deliveries.read(spark, warehouse)
     pair = ["broker_name", "consumer_group", "commitlog_offset"]
     decided_by_traces = stored.where(F.col("source") == TRACED).select(pair)
-    stored = stored.where(F.col("source") == PLANNED).replace({DROPPED_BY_HOOK: DELIVERED}, subset=["outcome"])
+    stored = stored.where(F.col("source") != TRACED).replace({DROPPED_BY_HOOK: DELIVERED}, subset=["outcome"])
     stored, computed = (
-        each.join(decided_by_traces, pair, "left_anti").join(popped, popped.columns, "left_anti").select(each.columns)
+        each.join(decided_by_traces, pair, "left_anti").select(each.columns)
         for each in (stored, spark_pipeline.deliveries(spark, warehouse, scope.first_run))
     )
     of_deliveries = _differences("deliveries", computed.where(is_audited), stored.where(is_audited))

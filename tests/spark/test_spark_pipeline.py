@@ -28,21 +28,31 @@ def by_queue(rows: DataFrame) -> DataFrame:
     return rows.groupBy(key).agg(F.sort_array(F.collect_list(F.struct(*OF_MESSAGES))).alias("messages"))
 
 
-def configuration(folder: Path, broker: str) -> Path:
-    """The broker.conf of a capture, with the capture's name as its brokerName: each is a broker of one warehouse."""
-    text = (capture(broker) / "broker.conf").read_text("utf-8")
-    lines = [line for line in text.splitlines() if not line.startswith("brokerName")]
-    file = folder / f"{broker}.conf"
-    file.write_text("\n".join([f"brokerName={broker}", *lines]), "utf-8")
+def configuration(folder: Path, capture_name: str, *changed: str) -> Path:
+    """A capture's broker.conf with some lines changed, and a brokerName of its own: one warehouse has all brokers."""
+    name = " ".join([capture_name, *changed])
+    changed = f"brokerName={name}", *changed
+    keys = tuple(line.partition("=")[0] for line in changed)
+    text = (capture(capture_name) / "broker.conf").read_text("utf-8")
+    file = folder / f"{name}.conf"
+    file.write_text("\n".join([*changed, *(line for line in text.splitlines() if not line.startswith(keys))]), "utf-8")
     return file
 
 
 def test_deliveries_of_several_brokers(spark: SparkSession, tmp_path: Path) -> None:
-    folders = [(name, capture(name)) for name in (UNDAMAGED if DEEP else ("small", "otherbloom"))]
-    folders += [("nights_dev", capture("nights_dev") / f"night_{number}") for number in NIGHTS]
-    for name, folder in folders:
-        events, config = folder / "subscription_events.jsonl", configuration(tmp_path, name)
-        nightly.main(night(tmp_path / "w", folder / "store", events, config))
+    """Groups pop from pop_dev, which writes it down; with the database it forgets, and what they get is planned."""
+    folders = [
+        (capture(name), configuration(tmp_path, name)) for name in (UNDAMAGED if DEEP else ("small", "otherbloom"))
+    ]
+    for name, numbers, *changed in (
+        ("nights_dev", NIGHTS),
+        ("pop_dev", NIGHTS if DEEP else (2,)),
+        ("pop_dev", NIGHTS if DEEP else (), "popConsumerKVServiceEnable=true"),
+    ):
+        config = configuration(tmp_path, name, *changed)
+        folders += [(capture(name) / f"night_{number}", config) for number in numbers]
+    for folder, config in folders:
+        nightly.main(night(tmp_path / "w", folder / "store", folder / "subscription_events.jsonl", config))
     warehouse = Warehouse.at(str(tmp_path / "w"))
     stored = by_queue(deliveries.read(spark, warehouse)).cache()
     computed = by_queue(spark_pipeline.deliveries(spark, warehouse)).select(stored.columns)
