@@ -17,6 +17,7 @@ from tests.cluster.conftest import HERE, PROJECT, WORKERS, Submit
 from tests.nights.commands import arguments, differing, rows_of, without_runs
 
 FORCED = str(HERE / "forced")
+KILLED = str(HERE / "killed")
 TIMES = re.compile(r"\b\d+\.\d s\b")
 PROGRESS = (
     r"(mqsieve compiles its loops .*\n)?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC broker-a: 743 messages, [\d,]+/s "
@@ -43,9 +44,12 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_night_and_an_answer(
     submit: Submit, folder: Path, local: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From a relative store, and with a Python that the workers unpack."""
-    starts = tmp_path / "starts"
-    archive = python_archive(tmp_path / "python env.tar.gz", starts)
+    """From a relative store, and with a Python that the workers unpack. One of them is killed at work.
+
+    Its task is repeated alone, and the data file that it had closed is in no table.
+    """
+    starts, closed = tmp_path / "starts", tmp_path / "closed"
+    archive = python_archive(tmp_path / "python env.tar.gz", starts, closed)
     night = submit(
         "nightly", "--archives", f"{archive.as_uri()}#environment", "--store", "store", "--warehouse", "tables",
         "--subscriptions", "subscription_events.jsonl", "--broker-config", "broker.conf",
@@ -55,6 +59,11 @@ def test_a_night_and_an_answer(
     assert re.fullmatch(PROGRESS, night.error), night.error
     assert len(starts.read_text().splitlines()) >= WORKERS
     assert differing(without_runs(folder / "tables"), without_runs(local)) == []
+    lines = [line.split() for line in closed.read_text().splitlines()]
+    assert [attempt for _, attempt, is_last in lines if is_last == "True"] == ["0"]
+    killed = {task for task, _, is_last in lines if is_last == "True"}
+    assert {task for task, attempt, _ in lines if attempt != "0"} == killed
+    assert len({task for task, _, _ in lines} - killed) >= WORKERS
 
     question = ["--group", "cg_all_orders", "--topic", "OrderEvents", "--warehouse"]
     answer = submit("pulls", *question, "tables", cwd=folder, PYTHONPATH=FORCED)
@@ -64,9 +73,13 @@ def test_a_night_and_an_answer(
     assert answer.out == capsys.readouterr().out
 
 
-def python_archive(archive: Path, starts: Path) -> Path:
-    """An environment with this Python in bin/python; each start of it is a line in the file ``starts``."""
-    script = f'#!/bin/sh\necho "$PWD" >>"{starts}"\nexec "{sys.executable}" "$@"\n'.encode()
+def python_archive(archive: Path, starts: Path, closed: Path) -> Path:
+    """An environment with this Python in bin/python; each start of it is a line in the file ``starts``.
+
+    tests/cluster/killed/sitecustomize.py writes the file ``closed``.
+    """
+    environment = f'PYTHONPATH="{KILLED}:$PYTHONPATH" MQSIEVE_TEST_CLOSED="{closed}"'
+    script = f'#!/bin/sh\necho "$PWD" >>"{starts}"\n{environment} exec "{sys.executable}" "$@"\n'.encode()
     member = tarfile.TarInfo("bin/python")
     member.size, member.mode = len(script), 0o755
     with tarfile.open(archive, "w:gz") as file:
