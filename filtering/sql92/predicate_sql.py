@@ -4,8 +4,8 @@ The text is true or false, never NULL. No setting of a session changes its meani
 
 Engines differ in what they read as a number. Spark reads what Java does, but for some texts, which guards exclude.
 Trino is Java, too. The other engines get texts that they read as Java does, and a plain CAST for those that Java reads
-and they may not: digits beyond ASCII, hexadecimal doubles, and in PostgreSQL doubles out of range. On these the engine
-fails with its own error, since any answer might be wrong.
+and they may not: digits beyond ASCII, hexadecimal doubles, and in PostgreSQL doubles out of range. What the engine does
+not read, it refuses with its own error, since any answer might be wrong.
 
 Inside the text, NULL means false, too: conjunctions and disjunctions preserve that, and negation occurs at leaves
 only. Nodes are written from the leaves up, with the texts of their operands as operands, so that no predicate is too
