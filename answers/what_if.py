@@ -434,8 +434,9 @@ def _by_queue(kept: Mapping[tuple[int, int], int], gained: pa.Table, lost: pa.Ta
 
 def _counts(rows: pa.Table) -> Counter[tuple[int, int]]:
     """The rows by day and queue id."""
-    days = rows["store_timestamp"].to_numpy() // DAY
-    return Counter(zip(days.tolist(), rows["queue_id"].to_pylist(), strict=True))
+    keys = pa.table({"day": rows["store_timestamp"].to_numpy() // DAY, "queue_id": rows["queue_id"]})
+    counts = keys.group_by(["day", "queue_id"]).aggregate([([], "count_all")])
+    return Counter({(day, queue_id): count for day, queue_id, count in tuples(counts, *counts.column_names)})
 
 
 # Subscriptions to try.
