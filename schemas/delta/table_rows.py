@@ -6,8 +6,9 @@ pyarrow.dataset, which ``Table.group_by`` loads, too, would do this, but takes 1
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -69,11 +70,24 @@ def one_of(column: str, values: Collection[Any]) -> Condition:
 def read_rows(
     table: Table, storage: Storage, paths: Sequence[str], columns: Sequence[str] | None = None, where: Where = ()
 ) -> pa.Table:
-    """The rows of some files of a table. ``columns``: of the files, None for all."""
+    """The rows of some files of a table, in their order. ``columns``: of the files, None for all."""
     names = list(table.file_schema.names if columns is None else columns)
     wanted = pa.schema([table.file_schema.field(name) for name in names])
-    parts = [part for path in paths for part in row_groups(table, storage, path, names, where)]
-    return pa.concat_tables([wanted.empty_table(), *(part.cast(wanted) for part in parts)])
+
+    def read(path: str) -> list[pa.Table]:
+        return [part.cast(wanted) for part in row_groups(table, storage, path, names, where)]
+
+    in_files = map(read, paths) if len(paths) < FILES_IN_ONE_THREAD else _threads().map(read, paths)
+    return pa.concat_tables([wanted.empty_table(), *(part for parts in in_files for part in parts)])
+
+
+FILES_IN_ONE_THREAD = 4
+"""From so many files on, several are read at once."""
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(4, pa.cpu_count()), "mqsieve-files")
 
 
 def row_groups(
