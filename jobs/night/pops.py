@@ -44,10 +44,10 @@ UNKNOWN_SUBSCRIPTION = 0
 _KEY = ["consumer_group", "topic", "queue_id", "queue_offset"]
 _OF_POP = ["start_offset", "popped_at"]
 _MESSAGE = [
-    "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "sys_flag", "tags", "uniq_key",
-    "reconsume_times",
+    "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "sys_flag", "tags", "reconsume_times",
 ]  # fmt: skip
-_NO_MESSAGES = COMMITLOG.file_schema.empty_table().select(_MESSAGE)
+_COPY = ["topic", "commitlog_offset", "uniq_key", "reconsume_times"]
+_NO_COPIES = COMMITLOG.file_schema.empty_table().select(_COPY)
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,8 @@ class NightPops:
         topics = pc.unique(pops["topic"]).to_pylist()
         where = [one_of("topic", topics), within("commitlog_offset", self._first_message(pops), self._end)]
         rows = self._changes.rows(COMMITLOG, _MESSAGE, where)
-        rows = rows.filter(pa.array(has_entry(rows["sys_flag"].fill_null(0).to_numpy())))
-        return rows.take(pc.sort_indices(rows["commitlog_offset"]))
+        is_entry = has_entry(rows["sys_flag"].fill_null(0).to_numpy())
+        return _in_order_of_the_log(rows if is_entry.all() else rows.filter(pa.array(is_entry)))
 
     def _first_message(self, pops: pa.Table) -> int:
         """A physical offset before which no message of the pops is."""
@@ -177,13 +177,11 @@ class NightPops:
         number_of = {key: i for i, key in enumerate(dict.fromkeys(subscribed))}
         of_topic = {topic: number_of[key] for key in subscribed for topic in retry_topics(*key)}
         where = [one_of("topic", list(of_topic)), within("commitlog_offset", self._begin, self._end)]
-        retried = self._changes.rows(COMMITLOG, _MESSAGE, where) if of_topic else _NO_MESSAGES
-        retried = retried.take(pc.sort_indices(retried["commitlog_offset"]))
+        retried = _in_order_of_the_log(self._changes.rows(COMMITLOG, _COPY, where) if of_topic else _NO_COPIES)
         offsets = waiting["commitlog_offset"].to_numpy()
         where = [within("commitlog_offset", int(offsets.min()), int(offsets.max()) + 1)] if len(offsets) else []
         where.append(one_of("commitlog_offset", offsets.tolist()))
-        popped = self._changes.rows(COMMITLOG, _MESSAGE, where) if len(retried) else _NO_MESSAGES
-        popped = popped.take(pc.sort_indices(popped["commitlog_offset"]))
+        popped = _in_order_of_the_log(self._changes.rows(COMMITLOG, _COPY, where) if len(retried) else _NO_COPIES)
         popped = popped.take(_optional(_positions(popped["commitlog_offset"].to_numpy(), offsets)))
         text = codes(retried["uniq_key"], popped["uniq_key"])
         found = matching(
@@ -375,8 +373,8 @@ def _with_messages(pops: pa.Table, messages: pa.Table, is_new: NDArray[np.bool_]
     A queue may have begun again.
     """
     at = np.full(len(pops), NONE, np.int64)
-    both = [messages, pops]
-    queue = _numbered(both, ["topic", "queue_id"])
+    queue_ids = codes(messages["queue_id"], pops["queue_id"])
+    queue = codes(messages["topic"], pops["topic"]) * (queue_ids.max(initial=0) + 1) + queue_ids
     offsets, places = messages["queue_offset"].to_numpy(), messages["commitlog_offset"].to_numpy()
     wanted, before = pops["queue_offset"].to_numpy(), pops["record_offset"].to_numpy()
     for number in np.unique(queue[len(messages) :][is_new]).tolist():
@@ -397,6 +395,12 @@ def _with_messages(pops: pa.Table, messages: pa.Table, is_new: NDArray[np.bool_]
         commitlog_offset=pc.coalesce(messages["commitlog_offset"].take(found), pops["commitlog_offset"]),
         attempt=pc.coalesce(attempt, pops["attempt"]),
     )
+
+
+def _in_order_of_the_log(messages: pa.Table) -> pa.Table:
+    """Most files are in this order."""
+    offsets = messages["commitlog_offset"]
+    return messages if (np.diff(offsets.to_numpy()) > 0).all() else messages.take(pc.sort_indices(offsets))
 
 
 def _numbered(parts: Sequence[pa.Table], names: Iterable[str]) -> Int64s:
