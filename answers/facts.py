@@ -16,7 +16,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.consumption.broadcasting import ClientStay, broadcasting_clients
 from filtering.consumption.offsets import Offsets
-from filtering.delivery.pull_window import FOREVER, OffsetRange
+from filtering.delivery.pull_window import NO_END, OffsetRange
 from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops
 from filtering.sql92 import Expressions
 from filtering.subscription_data import new_subscription
@@ -243,7 +243,7 @@ class BrokerFacts:
     def not_replayed(self) -> NotReplayed:
         """What the last snapshot shows of consumption that is not replayed."""
         text = self.last.inputs.get(NOT_REPLAYED)
-        return NotReplayed() if text is None else NotReplayed.of_text(text)
+        return NotReplayed() if text is None else NotReplayed.from_text(text)
 
     @cached_property
     def broadcasting(self) -> Mapping[GroupTopic, Sequence[ClientStay]]:
@@ -254,7 +254,7 @@ class BrokerFacts:
     def writes_down_pops(self) -> bool:
         """Whether the broker's own record says what groups popped."""
         text = self.last.inputs.get(POP_MODES)
-        return text is not None and PopModes.of_text(text).are_written_down(self.broker)
+        return text is not None and PopModes.from_text(text).are_written_down(self.broker)
 
     @cached_property
     def popping(self) -> Mapping[GroupTopic, Sequence[Interval]]:
@@ -265,7 +265,7 @@ class BrokerFacts:
     def pops(self) -> Pops:
         """When groups popped topics."""
         text = self.last.inputs.get(POP_MODES)
-        modes = PopModes() if text is None else PopModes.of_text(text)
+        modes = PopModes() if text is None else PopModes.from_text(text)
         if not modes.may_pop(self.events):  # then the history of all groups need not be read
             return NO_POPS
         return modes.pops(states_by_key(self.history), self.events, self.pop_groups, self.broker)
@@ -277,7 +277,7 @@ class BrokerFacts:
     @cached_property
     def pop_groups(self) -> PopGroups:
         text = self.last.inputs.get(POP_GROUPS)
-        return PopGroups() if text is None else PopGroups.of_text(text)
+        return PopGroups() if text is None else PopGroups.from_text(text)
 
     @cached_property
     def offsets(self) -> pa.Table:
@@ -290,10 +290,10 @@ class BrokerFacts:
         rows = self.rows(CURRENT_OFFSETS, ["topic", "queue_id", "begins_at"], [within("begins_at")])
         return {(topic, queue_id): begin for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at")}
 
-    def places(self, topic: str, queue_ids: Iterable[int]) -> dict[int, OffsetRange]:
+    def physical_ranges(self, topic: str, queue_ids: Iterable[int]) -> dict[int, OffsetRange]:
         """By queue id, the physical offsets of the present entries of some queues, if they began again."""
         begins = {queue_id: self.begins.get((topic, queue_id)) for queue_id in queue_ids}
-        return {queue_id: (begin, FOREVER) for queue_id, begin in begins.items() if begin is not None}
+        return {queue_id: (begin, NO_END) for queue_id, begin in begins.items() if begin is not None}
 
     @cached_property
     def topics(self) -> list[str]:

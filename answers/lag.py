@@ -24,7 +24,7 @@ from filtering.consumption.lag import TopicLag, checked_range, checks_entries, i
 from filtering.consumption.offsets import COMMIT_DELAY, REMOVED
 from filtering.counted import counted, listed
 from filtering.delivery.message_filter import MessageFilter, message_filters
-from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
+from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow
 from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.predicate import TRUE
 from filtering.pulls import ResponseCode, refusal
@@ -461,7 +461,7 @@ def _topic_lag(
                 in_force[key].valid_from,
                 offsets=offsets,
                 only_listed=True,
-                places=facts.places(key[1], offsets),
+                physical_ranges=facts.physical_ranges(key[1], offsets),
             )
             for key, offsets in ranges.items()
         ]
@@ -478,7 +478,7 @@ def _scan(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> None:
     commitlog, consumequeue = (facts.warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
     properties = {topic: count.properties for topic, count in needed.items()}
     # Messages that the broker deleted reach no group.
-    offsets = max(begin, facts.last.log_start or 0), FOREVER
+    offsets = max(begin, facts.last.log_start or 0), NO_END
     for part in stored_ranges(lambda table: facts.warehouse.files(table, facts.name), offsets):
         for entries in read_entries(part, commitlog, consumequeue, properties):
             needed[entries.topic].add(entries)
@@ -496,7 +496,7 @@ def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | N
     wanted = [one_of("topic", counts), within("queue_offset", min(from_offsets.values()))]
     rows = facts.rows(CONSUMEQUEUE, ["topic", "queue_id", "queue_offset", "commitlog_offset"], wanted)
     keys, numbers = group_numbers(rows, ["topic", "queue_id"])
-    firsts = np.array([from_offsets.get(key, FOREVER) for key in keys], np.int64)
+    firsts = np.array([from_offsets.get(key, NO_END) for key in keys], np.int64)
     is_needed = rows["queue_offset"].to_numpy() >= firsts[numbers]
     if facts.begins:
         is_needed &= _is_present(rows, facts)

@@ -22,7 +22,7 @@ from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table_rows import within
 from schemas.pops import TRACED
-from schemas.traced_deliveries import TRACE_COLUMNS, compared, keys, of_messages, pairs, traceable
+from schemas.traced_deliveries import TRACE_COLUMNS, compared, keys, pairs, traceable, with_message
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
     """
     runs = [entry.run for entry in facts.entries]
     before = max((run for run in runs if run < first_run), default="")
-    rows = of_messages(facts.rows(CONSUMPTIONS, TRACE_COLUMNS, [within("run", before)]))
+    rows = with_message(facts.rows(CONSUMPTIONS, TRACE_COLUMNS, [within("run", before)]))
     known = pa.array(facts.groups, pa.string())
     rows = rows.filter(pc.is_in(rows["consumer_group"], value_set=known))
     if not pc.any(pc.greater_equal(rows["run"], first_run)).as_py():

@@ -42,20 +42,22 @@ FLAGS = pa.schema(
 class StageFlags:
     """Finds the filter stages that entries pass for one subscription. Spark pickles it for its workers.
 
-    Entries of messages before the physical offset ``log_start`` are left out: the broker deleted them. ``places``: by
-    queue id, the physical offsets of the entries of queues that began again.
+    Entries of messages before the physical offset ``log_start`` are left out: the broker deleted them.
+    ``physical_ranges``: by queue id, the physical offsets of the entries of queues that began again.
     """
 
     filters: TopicFilters
     log_start: int
-    places: Mapping[int, OffsetRange]
+    physical_ranges: Mapping[int, OffsetRange]
 
     @classmethod
-    def of(cls, window: PullWindow, bit_num: int, log_start: int, places: Mapping[int, OffsetRange]) -> StageFlags:
+    def of(
+        cls, window: PullWindow, bit_num: int, log_start: int, physical_ranges: Mapping[int, OffsetRange]
+    ) -> StageFlags:
         """The flags of a subscription's window. ``bit_num``: the bits of a filter bit map."""
         without_bit_map = replace(window, message_filter=replace(window.message_filter, bit_pos=()))
         unfiltered = replace(window, message_filter=replace(window.message_filter, bit_pos=(), tags=TRUE))
-        return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]), log_start, places)
+        return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]), log_start, physical_ranges)
 
     def __call__(self, blocks: Iterable[Entries]) -> pa.Table:
         """Rows of FLAGS, one for each entry.
@@ -73,7 +75,7 @@ class StageFlags:
         returned = block.delivered.flags(count) | block.dropped_by_client.flags(count)
         columns = [entries.queue_id, entries.queue_offset, entries.size, passed[0], passed[1], returned[2]]
         kept = entries.commitlog_offset >= self.log_start
-        for queue_id, (begin, _) in self.places.items():
+        for queue_id, (begin, _) in self.physical_ranges.items():
             kept &= (entries.queue_id != queue_id) | (entries.commitlog_offset >= begin)
         return pa.RecordBatch.from_arrays([pa.array(column[kept]) for column in columns], schema=FLAGS)
 
@@ -125,8 +127,8 @@ def pulls_of(
     decides = message_filter(wanted[0], in_force, broker)
     assert decides is not None
     window = PullWindow(decides, wanted[0].valid_from)
-    places = facts.places(topic, {queue_id for name, queue_id in facts.begins if name == topic})
-    flags = StageFlags.of(window, broker.bloom_filter.m, facts.last.log_start or 0, places)
+    physical_ranges = facts.physical_ranges(topic, {queue_id for name, queue_id in facts.begins if name == topic})
+    flags = StageFlags.of(window, broker.bloom_filter.m, facts.last.log_start or 0, physical_ranges)
     parts = scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session)
     entries = sorted_by(pa.concat_tables([FLAGS.empty_table(), *parts]), "queue_id").combine_chunks()
     ids, begins = np.unique(entries["queue_id"].to_numpy(), return_index=True)

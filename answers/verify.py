@@ -78,7 +78,7 @@ def _check_log(facts: BrokerFacts, store: Storage, log: Sequence[Segment]) -> No
 def _entries(facts: BrokerFacts) -> Iterator[tuple[str, int, QueueEntries]]:
     """The entries of the warehouse in runs of one queue with consecutive offsets.
 
-    The runs of a queue may be out of order: entries of repaired records come late, and files of one night overlap. If
+    The runs of a queue may be out of order: entries of recovered records come late, and files of one night overlap. If
     the broker deleted a queue and created it again, the new one's entries have the same queue offsets and come later.
     """
     files = facts.warehouse.files(CONSUMEQUEUE, facts.name)

@@ -39,7 +39,7 @@ from filtering.delivery.filter_changes import (
     PulledMessages,
 )
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
-from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, WindowKind
+from filtering.delivery.pull_window import BEGINNING, NO_END, OffsetRange, PullWindow, WindowKind
 from filtering.findings import Finding
 from filtering.predicate import FALSE
 from filtering.pulls import refusal
@@ -114,7 +114,7 @@ class _Windows:
         pending: dict[int, OffsetRange] = {}
         for queue_id, told_to, end in self._queues[group, topic]:
             begin = told_to or 0
-            pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, FOREVER)
+            pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, NO_END)
         return pending
 
     def _read_log(self, topic: str) -> LogOfNights:
@@ -137,7 +137,7 @@ class _Windows:
 
     def _kept_from(self, topic: str, queue_id: int) -> int:
         """The first offset of a queue whose message is still in the broker's log."""
-        return self._first_kept(topic).get((queue_id,), FOREVER) if self._facts.last.log_start else 0
+        return self._first_kept(topic).get((queue_id,), NO_END) if self._facts.last.log_start else 0
 
     def _read_first_kept(self, topic: str) -> Mapping[Key, int]:
         """These offsets of a topic, by queue id (a tuple of one)."""
@@ -161,9 +161,14 @@ def _of_pops(
             for queue_id, told_to, _ in queues.get(key, ())
             if (*key, queue_id) in starts
         }
-        places = facts.places(key[1], read)
+        physical_ranges = facts.physical_ranges(key[1], read)
         found[key] = PullWindow(
-            MessageFilter(*key), BEGINNING, offsets=read, only_listed=True, places=places, kind=WindowKind.BACKLOG
+            MessageFilter(*key),
+            BEGINNING,
+            offsets=read,
+            only_listed=True,
+            physical_ranges=physical_ranges,
+            kind=WindowKind.BACKLOG,
         )
     return found
 
@@ -198,7 +203,7 @@ class DeliveryHistory:
             pulled=self._windows.pulled(group, topic),
             pending=pending,
             in_force=None if old is None else message_filter(old, [old], self._facts.broker),
-            places=self._facts.places(topic, pending),
+            physical_ranges=self._facts.physical_ranges(topic, pending),
         )
 
 

@@ -182,9 +182,9 @@ def _shown(tag: str) -> str:
 
 def expression_findings(expression: CompiledExpression) -> Iterator[tuple[str, str, str]]:
     """The severity, the code and the text of each finding of an expression."""
-    for found in expression.findings:
-        severity = ERROR if found.delivers_nothing else INFO if found.code in _INFO else WARN
-        yield severity, found.code, f"{found.sentence} {found.suggestion}"
+    for finding in expression.findings:
+        severity = ERROR if finding.delivers_nothing else INFO if finding.code in _INFO else WARN
+        yield severity, finding.code, f"{finding.sentence} {finding.suggestion}"
 
 
 def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:

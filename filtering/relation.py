@@ -166,15 +166,15 @@ def likely_texts(terms: Iterable[Predicate], plain: bool, more: Sequence[str | N
     ``plain``: no digits but 0 to 9. ``more``: additional texts to try.
     """
     yes, no = positive_and_negative(terms)
-    found: dict[str | None, None] = {}
+    texts: dict[str | None, None] = {}
     for text in _tried(yes, no, more):
         if plain and text is not None and not text.isascii() and any(map(str.isdigit, text)):
             continue
-        if text not in found and all_hold(text, yes, no):
-            found[text] = None
-            if len(found) == MOST_TEXTS:
+        if text not in texts and all_hold(text, yes, no):
+            texts[text] = None
+            if len(texts) == MOST_TEXTS:
                 break
-    return list(found)
+    return list(texts)
 
 
 def _tried(yes: Sequence[PropertyLeaf], no: Sequence[PropertyLeaf], more: Sequence[str | None]) -> Iterator[str | None]:
@@ -380,8 +380,8 @@ def _messages(branch: _Branch, plain: bool) -> Iterator[Message]:
         if not likely:
             return
         texts.append(likely if name in together else likely[:1])
-    for chosen in product(*texts):
-        yield {name: text for name, text in zip(names, chosen, strict=True) if text is not MISSING}
+    for combination in product(*texts):
+        yield {name: text for name, text in zip(names, combination, strict=True) if text is not MISSING}
 
 
 class Kind(Enum):

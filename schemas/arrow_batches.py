@@ -68,7 +68,7 @@ def replaced(rows: pa.Table, **columns: pa.Array) -> pa.Table:
     return rows
 
 
-def of_one_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+def as_one_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     """Columns of texts, some of which may be dictionaries, as one type: dictionaries if all with a text are."""
     if len({array.type for array in arrays}) == 1:
         return list(arrays)

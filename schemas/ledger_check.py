@@ -275,8 +275,8 @@ class Withdrawal:
 
 def withdrawals_text(withdrawals: Iterable[Withdrawal]) -> str:
     """Withdrawals as JSON, each once."""
-    found = (json.dumps([each.table_name, *map(_condition_json, each.where)]) for each in withdrawals)
-    return f"[{', '.join(dict.fromkeys(found))}]"
+    texts = (json.dumps([withdrawal.table_name, *map(_condition_json, withdrawal.where)]) for withdrawal in withdrawals)
+    return f"[{', '.join(dict.fromkeys(texts))}]"
 
 
 def withdrawals_since(
@@ -286,16 +286,16 @@ def withdrawals_since(
 
     ``broker_name``: of the rows; None in a table whose rows are of no broker.
     """
-    found = []
+    withdrawals = []
     for entry in entries:
         state = entry.tables.get(table.name)
         if state is None or state.version <= version:
             continue
         if entry.job == MAINTAIN:
-            found += _parse(entry.inputs.get(f"{broker_name}/{WITHDRAWN}", "[]"), table)
+            withdrawals += _parse(entry.inputs.get(f"{broker_name}/{WITHDRAWN}", "[]"), table)
         elif entry.broker_name == broker_name:
-            found += _parse(entry.inputs.get(WITHDRAWN, "[]"), table)
-    return found
+            withdrawals += _parse(entry.inputs.get(WITHDRAWN, "[]"), table)
+    return withdrawals
 
 
 def _parse(text: str, table: Table) -> list[Withdrawal]:

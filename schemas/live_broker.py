@@ -60,8 +60,8 @@ class LiveBroker:
 
     def version(self) -> str | None:
         table = self.connection.ask(ReadRequest.GET_BROKER_RUNTIME_INFO).json().get("table") or {}
-        found = _VERSION.match(str(table.get("brokerVersionDesc")))
-        return None if found is None else ".".join(found.groups())
+        match = _VERSION.match(str(table.get("brokerVersionDesc")))
+        return None if match is None else ".".join(match.groups())
 
     def groups(self) -> list[str]:
         """The names of all groups, sorted, whether they are online or not."""
@@ -111,8 +111,8 @@ class LiveBroker:
         any group has committed.
         """
         ends: dict[int, int] = {0: 0}
-        for (_, of_topic), queues in committed.items():
-            for queue_id, offset in queues.items() if of_topic == topic else ():
+        for (_, committed_topic), queues in committed.items():
+            for queue_id, offset in queues.items() if committed_topic == topic else ():
                 ends[queue_id] = max(ends.get(queue_id, 0), offset)
         queue_id = max(ends, key=lambda each: ends[each])
         fields = {
@@ -167,7 +167,10 @@ def connected(row: Mapping[str, Any]) -> WatchedGroup:
 def running(client: WatchedClient, row: Mapping[str, Any]) -> WatchedClient:
     """A client with what it says of itself (ConsumerRunningInfo)."""
     properties = row.get("properties") or {}
-    subscriptions = {str(each["topic"]): _subscription(str(each["topic"]), each) for each in row["subscriptionSet"]}
+    subscriptions = {
+        str(subscription["topic"]): _subscription(str(subscription["topic"]), subscription)
+        for subscription in row["subscriptionSet"]
+    }
     return replace(
         client,
         started_at=started_at(properties.get(STARTED_AT)),

@@ -17,6 +17,8 @@ from filtering.delivery.message_filter import MessageFilter, tag_check
 from filtering.delivery.pull_window import (
     BEGINNING,
     FOREVER,
+    NO_BEGIN,
+    NO_END,
     ConsumeMode,
     OffsetRange,
     PullWindow,
@@ -35,7 +37,7 @@ FILTERING = (WindowKind.ONLINE, WindowKind.BACKLOG, WindowKind.RESET)
 """The kinds of the windows that a night planned to filter messages with."""
 PULLED = (*FILTERING, WindowKind.LATE)
 """The kinds of the windows whose messages the group pulled."""
-_ALL_OFFSETS, _ALL_PLACES = (0, FOREVER), (BEGINNING, FOREVER)
+_ALL_OFFSETS, _WHOLE_RANGE = (0, NO_END), (NO_BEGIN, NO_END)
 _QUEUE = pa.struct(
     [
         pa.field("queue_id", pa.int32(), nullable=False),
@@ -109,8 +111,8 @@ def _uncertain_window(change: UncertainChange) -> PullWindow:
     unfiltered = MessageFilter(change.consumer_group, change.topic)
     return PullWindow(
         unfiltered, change.changed_at, change.stored_from, change.stored_to, offsets=change.offsets,
-        only_listed=change.only_listed, places=change.places, kind=WindowKind.UNCERTAIN, reason=change.reason,
-        mode=change.mode,
+        only_listed=change.only_listed, physical_ranges=change.physical_ranges, kind=WindowKind.UNCERTAIN,
+        reason=change.reason, mode=change.mode,
     )  # fmt: skip
 
 
@@ -142,20 +144,22 @@ def _limited(values: Sequence[int], unlimited: int) -> pa.Array:
 
 def _queues(windows: Sequence[PullWindow]) -> pa.Array:
     """The column ``queues``; its values are made column by column, since there may be a hundred thousand."""
-    ends, queue_ids, offsets, places = [0], list[int](), list[OffsetRange](), list[OffsetRange]()
+    ends, queue_ids, offsets, physical_ranges = [0], list[int](), list[OffsetRange](), list[OffsetRange]()
     for window in windows:
-        if window.offsets or window.places:
-            listed = sorted(window.offsets if window.only_listed else window.offsets.keys() | window.places.keys())
+        if window.offsets or window.physical_ranges:
+            listed = sorted(
+                window.offsets if window.only_listed else window.offsets.keys() | window.physical_ranges.keys()
+            )
             queue_ids += listed
             offsets += [window.offsets.get(queue_id, _ALL_OFFSETS) for queue_id in listed]
-            places += [window.places.get(queue_id, _ALL_PLACES) for queue_id in listed]
+            physical_ranges += [window.physical_ranges.get(queue_id, _WHOLE_RANGE) for queue_id in listed]
         ends.append(len(queue_ids))
     columns = [
         pa.array(queue_ids, pa.int32()),
         pa.array([low for low, _ in offsets], pa.int64()),
-        _limited([high for _, high in offsets], FOREVER),
-        _limited([begin for begin, _ in places], BEGINNING),
-        _limited([end for _, end in places], FOREVER),
+        _limited([high for _, high in offsets], NO_END),
+        _limited([begin for begin, _ in physical_ranges], NO_BEGIN),
+        _limited([end for _, end in physical_ranges], NO_END),
     ]
     is_null = np.diff(ends, prepend=0)[1:] == 0
     starts = pa.array(np.array(ends, np.int32), mask=np.append(is_null, False))
@@ -176,16 +180,16 @@ def stored_windows(rows: pa.Table) -> list[tuple[str, PullWindow]]:
 
 def _stored_window(row: Mapping[str, Any]) -> PullWindow:
     """The window of a row, without its filter."""
-    offsets, places = {}, {}
+    offsets, physical_ranges = {}, {}
     for queue in row["queues"] or ():
-        offsets[queue["queue_id"]] = queue["from_queue_offset"], _limit(queue["to_queue_offset"], FOREVER)
+        offsets[queue["queue_id"]] = queue["from_queue_offset"], _limit(queue["to_queue_offset"], NO_END)
         begin, end = queue["from_commitlog_offset"], queue["to_commitlog_offset"]
         if begin is not None or end is not None:
-            places[queue["queue_id"]] = _limit(begin, BEGINNING), _limit(end, FOREVER)
+            physical_ranges[queue["queue_id"]] = _limit(begin, NO_BEGIN), _limit(end, NO_END)
     return PullWindow(
         MessageFilter(row["consumer_group"], row["topic"]), row["subscription_from"],
         _limit(row["stored_from"], BEGINNING), _limit(row["stored_to"], FOREVER), row["available_at"], offsets,
-        row["only_listed"], places, WindowKind(row["kind"]), row["reason"], row["client_tags"] is not None,
+        row["only_listed"], physical_ranges, WindowKind(row["kind"]), row["reason"], row["client_tags"] is not None,
         ConsumeMode(row["mode"]),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.consumption.offsets import QueueRenewal
+from filtering.consumption.offsets import QueueRestart
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import sorted_by
 
@@ -49,8 +49,8 @@ QUEUE_PROGRESS = Table(
 )
 
 
-def renewals_of(rows: pa.Table) -> Iterator[tuple[str, str, QueueRenewal]]:
-    """The renewals of queues that some rows have, in the order of time, each with its run and topic."""
+def restarts_of(rows: pa.Table) -> Iterator[tuple[str, str, QueueRestart]]:
+    """The restarts of queues that some rows have, in the order of time, each with its run and topic."""
     for row in sorted_by(rows.filter(pc.is_valid(rows["began_at"])), "began_at").to_pylist():
-        renewal = QueueRenewal(row["queue_id"], row["begins_at"], row["began_at"], row["ended_at"])
-        yield row["run"], row["topic"], renewal
+        restart = QueueRestart(row["queue_id"], row["begins_at"], row["began_at"], row["ended_at"])
+        yield row["run"], row["topic"], restart

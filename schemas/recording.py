@@ -74,7 +74,7 @@ class _State:
         )
 
     @classmethod
-    def of_text(cls, text: str) -> _State:
+    def from_text(cls, text: str) -> _State:
         row = json.loads(text)
         registered: dict[str, ConsumerGroupInfo] = {}
         for name, subscriptions in row["registered"].items():
@@ -86,7 +86,7 @@ class _State:
             {name: _group_of_row(group) for name, group in row["groups"].items()},
             registered,
             {
-                (group, topic): {int(each): at for each, at in queues.items()}
+                (group, topic): {int(queue_id): at for queue_id, at in queues.items()}
                 for group, topic, queues in row["committed"]
             },
             row["lengths"],
@@ -124,7 +124,7 @@ class BrokerRecorder:
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / STATE).exists():
             try:
-                self._state = _State.of_text((folder / STATE).read_text(encoding="utf-8"))
+                self._state = _State.from_text((folder / STATE).read_text(encoding="utf-8"))
             except (ValueError, KeyError, TypeError):
                 raise UsageError(f"{folder / STATE} is damaged: remove it, or give another --output") from None
         for name in (EVENTS, OFFSETS):
@@ -164,10 +164,10 @@ class BrokerRecorder:
             registered[name] = ConsumerGroupInfo()
             if name in last.registered:
                 registered[name].subscriptions |= last.registered[name].subscriptions
-            found = changes(name, before, after, look, offsets_of[name], registered[name])
+            new_events = changes(name, before, after, look, offsets_of[name], registered[name])
             is_broadcasting = (after if after.clients else before).is_broadcasting
-            lines += [event_line(replace(event, is_broadcasting=is_broadcasting)) for event in found]
-            events += found
+            lines += [event_line(replace(event, is_broadcasting=is_broadcasting)) for event in new_events]
+            events += new_events
         state = replace(last, begin=begin, version=version, groups=groups, registered=registered)
         self._write(lines, look, committed, config, state)
         self._is_new_connection = False
@@ -183,11 +183,11 @@ class BrokerRecorder:
         answers = self.broker.running(name, {client_id: clients[client_id] for client_id in sorted(again)})
         for client_id in again:
             clients[client_id] = answers.get(client_id, replace(clients[client_id], consume_from=group.consume_from))
-        known = {topic: filter_of(each) for topic, each in before.subscriptions.items()}
+        known = {topic: filter_of(subscription) for topic, subscription in before.subscriptions.items()}
         born = dict(before.born)
-        for topic, each in group.subscriptions.items():
-            is_new = known.get(topic) != filter_of(each) or not before.clients
-            if is_new and expression_type(each) == SQL92:
+        for topic, subscription in group.subscriptions.items():
+            is_new = known.get(topic) != filter_of(subscription) or not before.clients
+            if is_new and expression_type(subscription) == SQL92:
                 born.pop(topic, None)
                 at = self.broker.born_time(name, topic, committed)
                 if at is not None and at <= look.end:
@@ -261,7 +261,7 @@ class Recorder:
                     if name not in self._brokers or self._brokers[name].broker.connection.address != address:
                         self._add(name, LiveBroker(Connection(address, self._credentials)))
             except (OSError, RemotingError) as error:
-                yield ";".join(each.address for each in self._name_servers), reason(error)
+                yield ";".join(server.address for server in self._name_servers), reason(error)
         for name, recorder in self._brokers.items():
             try:
                 yield name, recorder.look()
@@ -307,7 +307,7 @@ class RecordedBroker:
 
 def recorded_brokers(folder: Path) -> dict[str, RecordedBroker]:
     """The brokers of a recording, by name. Raises UsageError if there is none."""
-    found = {}
+    brokers = {}
     for state in sorted(folder.glob(f"*/{STATE}")):
         try:
             row = json.loads(state.read_text(encoding="utf-8"))
@@ -316,7 +316,7 @@ def recorded_brokers(folder: Path) -> dict[str, RecordedBroker]:
         except (ValueError, KeyError, TypeError):
             raise UsageError(f"{state} is damaged: copy the recording again") from None
         name = state.parent.name
-        found[name] = RecordedBroker(name, state.parent / EVENTS, state.parent / CONFIG, version, until)
-    if not found:
+        brokers[name] = RecordedBroker(name, state.parent / EVENTS, state.parent / CONFIG, version, until)
+    if not brokers:
         raise UsageError(f"{folder} has no recording: give the --output of record, or a copy of it")
-    return found
+    return brokers

@@ -155,15 +155,15 @@ def read_json(text: str) -> Any:
 
 def _value(part: str, parts: Iterator[str]) -> Any:
     if part == "{":
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         part = next(parts)
         while part != "}":
             key = _value(part, parts)
             if next(parts) != ":":
                 raise ValueError("a key without a value")
-            found[key if isinstance(key, str) else json.dumps(key)] = _value(next(parts), parts)
+            members[key if isinstance(key, str) else json.dumps(key)] = _value(next(parts), parts)
             part = _after_comma(next(parts), "}", parts)
-        return found
+        return members
     if part == "[":
         listed = []
         part = next(parts)
@@ -258,12 +258,12 @@ def masters(name_servers: Sequence[Connection]) -> dict[str, str]:
         except (OSError, RemotingError) as error:
             errors.append(error)
             continue
-        found = {}
+        by_name = {}
         for name, broker in table.items() if isinstance(table, dict) else ():
             addresses = broker.get("brokerAddrs") if isinstance(broker, dict) else None
             if isinstance(addresses, dict) and addresses:
-                found[name] = str(addresses[min(addresses, key=int)])
-        return found
+                by_name[name] = str(addresses[min(addresses, key=int)])
+        return by_name
     raise errors[0]
 
 

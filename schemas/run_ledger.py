@@ -208,8 +208,8 @@ class LedgerEntry:
     @property
     def misread_settings(self) -> list[str]:
         """The values of the last broker.conf that the broker reads in another way than they seem: a text for each."""
-        found: list[str] = json.loads(self.inputs.get(MISREAD, "[]"))
-        return found
+        settings: list[str] = json.loads(self.inputs.get(MISREAD, "[]"))
+        return settings
 
     @property
     def has_queue_ids(self) -> bool:
@@ -224,21 +224,21 @@ class LedgerEntry:
     @property
     def multi_queues(self) -> dict[Queue, MultiQueue]:
         """By topic and queue id, how far LMQs came whose entries are not at the offsets that messages note."""
-        found = json.loads(self.inputs.get(MULTI_QUEUES, "[]"))
-        return {(topic, queue_id): MultiQueue(*numbers) for topic, queue_id, *numbers in found}
+        rows = json.loads(self.inputs.get(MULTI_QUEUES, "[]"))
+        return {(topic, queue_id): MultiQueue(*numbers) for topic, queue_id, *numbers in rows}
 
     @property
     def read_queues(self) -> dict[str, int]:
         """By topic, the number of queues in the topics.json of the run's snapshot, or of an earlier one."""
-        found: dict[str, int] = json.loads(self.inputs.get(READ_QUEUES, "{}"))
-        return found
+        queues: dict[str, int] = json.loads(self.inputs.get(READ_QUEUES, "{}"))
+        return queues
 
     @cached_property
     def resets_by_time(self) -> dict[str, dict[int, int]]:
         """By the line of the event, the offsets that an offset reset by time set, by queue id."""
-        found = json.loads(self.inputs.get(RESETS_BY_TIME, "{}"))
+        by_line = json.loads(self.inputs.get(RESETS_BY_TIME, "{}"))
         return {
-            line: {int(queue_id): offset for queue_id, offset in of_line.items()} for line, of_line in found.items()
+            line: {int(queue_id): offset for queue_id, offset in offsets.items()} for line, offsets in by_line.items()
         }
 
     @property
@@ -289,7 +289,7 @@ class LedgerEntry:
         }
 
     @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> LedgerEntry:
+    def from_row(cls, row: Mapping[str, Any]) -> LedgerEntry:
         """The reverse of :meth:`table_row`."""
         values = {name: row[name] for name in cls.__dataclass_fields__ if name in row}
         for name in ("broker_config", "inputs", "input_versions", "rows"):
@@ -322,10 +322,10 @@ def runs_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 
 def by_broker(runs: Iterable[LedgerEntry]) -> dict[str, list[LedgerEntry]]:
     """The runs of each broker, by its name."""
-    found: dict[str, list[LedgerEntry]] = {}
+    runs_by_name: dict[str, list[LedgerEntry]] = {}
     for run in runs:
-        found.setdefault(run.broker_name, []).append(run)
-    return found
+        runs_by_name.setdefault(run.broker_name, []).append(run)
+    return runs_by_name
 
 
 def unreplaced_runs(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
@@ -398,5 +398,5 @@ def read_ledger(warehouse: Warehouse) -> list[LedgerEntry]:
     """All entries, in the order of the runs. Raises TableDamaged."""
     if not warehouse.exists(RUN_LEDGER):
         return []
-    entries = [LedgerEntry.of_row(row) for row in warehouse.rows(RUN_LEDGER).to_pylist()]
+    entries = [LedgerEntry.from_row(row) for row in warehouse.rows(RUN_LEDGER).to_pylist()]
     return sorted(entries, key=lambda entry: entry.run)

@@ -275,7 +275,7 @@ def _nights(warehouse: Warehouse) -> list[tuple[object, ...]]:
             switches = (
                 broker.bloom_filter.m, broker.enable_consume_queue_ext, broker.calculates_bit_maps,
                 broker.filter_support_retry, broker.version.filters_redeliveries_to_tags, list(broker.delay_levels),
-                PopGroups.of_text(night.inputs.get(POP_GROUPS, PopGroups().text)).retry_max_times,
+                PopGroups.from_text(night.inputs.get(POP_GROUPS, PopGroups().text)).retry_max_times,
             )  # fmt: skip
             rows.append((night.broker_name, night.run, began, log_from, *switches))
             before = night

@@ -166,11 +166,11 @@ def place_text(in_spark: bool, workers: Collection[Worker] = ()) -> str:
     ``in_spark``: whether they called for a session. ``workers``: those that ran tasks, as far as these say it.
     """
     if in_spark:
-        of_spark = [worker for worker in workers if worker != this_worker()]
-        executors = {(worker.host, worker.executor) for worker in of_spark}
-        count = f"{counted(len(of_spark), 'Python worker')} in {counted(len(executors), 'executor')}"
+        spark_workers = [worker for worker in workers if worker != this_worker()]
+        executors = {(worker.host, worker.executor) for worker in spark_workers}
+        count = f"{counted(len(spark_workers), 'Python worker')} in {counted(len(executors), 'executor')}"
         why = "a master was given" if is_master_given() else "there was much to read"
-        return f"on Spark's workers{f' ({count})' if of_spark else ''}: {why}"
+        return f"on Spark's workers{f' ({count})' if spark_workers else ''}: {why}"
     threads = counted(min(MOST_THREADS, cores()), "thread")
     why = "Spark has no more cores here" if cores() <= MOST_THREADS else "there was little to read"
     return f"in this process, in up to {threads}: {why}; --master gives it to Spark"

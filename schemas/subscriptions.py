@@ -77,15 +77,15 @@ OF_EXPRESSION = ("predicate", "findings")
 def subscription_rows(history: Iterable[SubscriptionRow]) -> pa.RecordBatch:
     """States of subscriptions as rows of the table."""
     names = [name for name in SUBSCRIPTIONS.file_schema.names if name not in OF_EXPRESSION]
-    of_expressions: dict[CompiledExpression | None, dict[str, str]] = {None: {}}
+    by_expression: dict[CompiledExpression | None, dict[str, str]] = {None: {}}
     rows = []
     for row in history:
         compiled = row.compiled.expression
-        if compiled is not None and compiled not in of_expressions:
-            of_expressions[compiled] = {
+        if compiled is not None and compiled not in by_expression:
+            by_expression[compiled] = {
                 "predicate": compiled.spark_predicate(), "findings": _findings_text(compiled.findings)
             }  # fmt: skip
-        rows.append({name: getattr(row, name) for name in names} | of_expressions[compiled])
+        rows.append({name: getattr(row, name) for name in names} | by_expression[compiled])
     return SUBSCRIPTIONS.rows_batch(rows)
 
 

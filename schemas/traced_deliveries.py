@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
-from filtering.delivery.traced_deliveries import Mask, Told, Traces
+from filtering.delivery.traced_deliveries import Deliveries, Mask, Traces
 from schemas.arrow_batches import codes
 from schemas.deliveries import PAIRS, pairs_of
 from schemas.delta.table import StoredFile
@@ -23,7 +23,7 @@ TRACE_COLUMNS = ("consumer_group", "topic", "queue_id", "queue_offset", "commitl
 _REGION, _TRACE_ON = "MSG_REGION", "TRACE_ON"
 
 
-def of_messages(rows: pa.Table) -> pa.Table:
+def with_message(rows: pa.Table) -> pa.Table:
     """The rows of consumptions that say of which group and message they are."""
     return rows.filter(pc.and_(pc.is_valid(rows["commitlog_offset"]), pc.is_valid(rows["consumer_group"])))
 
@@ -37,18 +37,18 @@ def keys(*parts: pa.Table) -> list[Int64s]:
     """A number for the group and the physical offset of each row, the same in all parts."""
     rows = pa.concat_tables([part.select(["consumer_group", "commitlog_offset"]) for part in parts])
     distinct, numbers = np.unique(rows["commitlog_offset"].to_numpy(), return_inverse=True)
-    found = codes(rows["consumer_group"]) * len(distinct) + numbers.reshape(-1)
-    return np.split(found, np.cumsum([len(part) for part in parts])[:-1])
+    key_numbers = codes(rows["consumer_group"]) * len(distinct) + numbers.reshape(-1)
+    return np.split(key_numbers, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def compared(rows: pa.Table, told: pa.Table, as_of: int) -> tuple[Traces, Told]:
+def compared(rows: pa.Table, deliveries: pa.Table, as_of: int) -> tuple[Traces, Deliveries]:
     """Rows of consumptions and of PAIRS, as numbers. ``as_of`` (ms): instead of the time of a call without one."""
-    traced_keys, told_keys = keys(rows, told)
-    queues = [codes(told[name]) for name in ("consumer_group", "topic")]
-    _, queue = np.unique(np.stack([*queues, told["queue_id"].to_numpy()]), axis=1, return_inverse=True)
+    traced_keys, delivery_keys = keys(rows, deliveries)
+    queues = [codes(deliveries[name]) for name in ("consumer_group", "topic")]
+    _, queue = np.unique(np.stack([*queues, deliveries["queue_id"].to_numpy()]), axis=1, return_inverse=True)
     traces = Traces(traced_keys, codes(rows["client_process"]), rows["consumed_at"].fill_null(as_of).to_numpy())
-    offsets, available_at = (told[name].to_numpy() for name in ("queue_offset", "available_at"))
-    return traces, Told(told_keys, queue.reshape(-1), offsets, available_at)
+    offsets, available_at = (deliveries[name].to_numpy() for name in ("queue_offset", "available_at"))
+    return traces, Deliveries(delivery_keys, queue.reshape(-1), offsets, available_at)
 
 
 def traceable(storage: Storage, files: Sequence[StoredFile], offsets: Int64s) -> tuple[Mask, Mask]:
@@ -62,11 +62,11 @@ def traceable(storage: Storage, files: Sequence[StoredFile], offsets: Int64s) ->
     for messages in read_messages(storage, paths, limits, None, (_REGION, _TRACE_ON)):
         rows = np.flatnonzero(np.isin(messages.commitlog_offset, offsets))
         for shape in np.unique(messages.shape_of[rows]).tolist():
-            of_shape = rows[messages.shape_of[rows] == shape]
-            values = messages.properties((_REGION, _TRACE_ON), of_shape)
-            here = np.isin(offsets, messages.commitlog_offset[of_shape])
-            place = np.searchsorted(messages.commitlog_offset[of_shape], offsets[here])
-            is_off, has_region = np.zeros(len(of_shape), bool), np.zeros(len(of_shape), bool)
+            shape_rows = rows[messages.shape_of[rows] == shape]
+            values = messages.properties((_REGION, _TRACE_ON), shape_rows)
+            here = np.isin(offsets, messages.commitlog_offset[shape_rows])
+            place = np.searchsorted(messages.commitlog_offset[shape_rows], offsets[here])
+            is_off, has_region = np.zeros(len(shape_rows), bool), np.zeros(len(shape_rows), bool)
             if _TRACE_ON in values:
                 is_off = np.array(pc.equal(values[_TRACE_ON].text_of_each(), "false").fill_null(False))
             if _REGION in values:

@@ -50,7 +50,7 @@ from filtering.consumption.group import RESET
 from filtering.delivery.block_schema import DELIVERED, DENIED
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
-from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind, is_of_night
+from filtering.delivery.pull_window import FOREVER, NO_END, PullWindow, WindowKind, is_of_night
 from filtering.delivery.topic_filters import PASSED_STAGE2, MaskKey, TopicFilters, mask_key
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import subscription_history
@@ -714,7 +714,7 @@ def _ranges(scope: Scope, broker_name: str) -> Iterator[tuple[int, int]]:
             yield begin, first
             begin, messages = first, 0
         messages += file.rows
-    yield begin, FOREVER
+    yield begin, NO_END
 
 
 ALL = "all_"

@@ -26,6 +26,7 @@ from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFa
 from filtering.delivery.pull_window import (
     BEGINNING,
     FOREVER,
+    NO_END,
     OffsetRange,
     PullWindow,
     UncertainChange,
@@ -55,17 +56,17 @@ def broadcasting_clients(events: Iterable[SubscriptionEvent]) -> dict[GroupTopic
 
     ``events`` are in order. What counts is the message model of a group's last client.
     """
-    of_groups: defaultdict[str, list[SubscriptionEvent]] = defaultdict(list)
+    by_group: defaultdict[str, list[SubscriptionEvent]] = defaultdict(list)
     last: dict[str, bool] = {}
     for event in events:
-        of_groups[event.group].append(event)
+        by_group[event.group].append(event)
         if event.subscriptions and event.client_id is not None:
             last[event.group] = event.is_broadcasting
-    found: dict[GroupTopic, list[ClientStay]] = {}
+    by_key: dict[GroupTopic, list[ClientStay]] = {}
     for group, is_broadcasting in last.items():
-        for topic, stay in _stays(of_groups[group]) if is_broadcasting else ():
-            found.setdefault((group, topic), []).append(stay)
-    return {key: sorted(stays, key=lambda stay: stay.begin) for key, stays in found.items()}
+        for topic, stay in _stays(by_group[group]) if is_broadcasting else ():
+            by_key.setdefault((group, topic), []).append(stay)
+    return {key: sorted(stays, key=lambda stay: stay.begin) for key, stays in by_key.items()}
 
 
 def _stays(events: Iterable[SubscriptionEvent]) -> Iterator[tuple[str, ClientStay]]:
@@ -131,7 +132,7 @@ class BroadcastNight:
         self._read_to = self._as_of if offsets_so_far.read_to is None else offsets_so_far.read_to
         known = broker_offsets.min_offsets.get(key[1], {})
         self._offsets: Mapping[int, OffsetRange] = {
-            queue_id: (offset, FOREVER) for queue_id, offset in known.items() if offset > 0
+            queue_id: (offset, NO_END) for queue_id, offset in known.items() if offset > 0
         }
         pulling = [(row, row.valid_from, _end(row.valid_to)) for row in rows if filters.is_pulling(row)]
         self._go_on(pulling)
@@ -176,12 +177,14 @@ class BroadcastNight:
         # Of earlier nights' messages, the last night filtered those that waited.
         kind = WindowKind.ONLINE if at <= self._as_of else WindowKind.BACKLOG
         windows = self.online if kind is WindowKind.ONLINE else self.backlog
-        found = self._filters.at(row, at)
-        window = PullWindow(found, row.valid_from, stored_from, stored_to, at, self._offsets, kind=kind, reason=reason)
+        message_filter = self._filters.at(row, at)
+        window = PullWindow(
+            message_filter, row.valid_from, stored_from, stored_to, at, self._offsets, kind=kind, reason=reason
+        )
         windows.append(window)
         self.uncertain_changes.append(
             UncertainChange(
-                *window.key, FALSE, found.delivered, stored_from, stored_to, changed_at=row.valid_from,
+                *window.key, FALSE, message_filter.delivered, stored_from, stored_to, changed_at=row.valid_from,
                 offsets=self._offsets, reason=OWN_OFFSETS,
             )
         )  # fmt: skip

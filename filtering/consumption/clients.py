@@ -17,7 +17,7 @@ import numpy as np
 
 from filtering.counted import counted
 from filtering.delivery.message_filter import TAGS_PROPERTY, tag_check
-from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange
+from filtering.delivery.pull_window import FOREVER, NO_END, PullWindow, UncertainChange
 from filtering.predicate import FALSE, TRUE, And, Predicate, TextIn, holds
 from filtering.sql92 import EvaluationError, InvalidExpression, compile
 from filtering.subscription_data import TAG, build_subscription_data, is_tag_type
@@ -229,8 +229,8 @@ def undecided(window: PullWindow, clients: ClientTags, begins: Mapping[int, int]
     return UncertainChange(
         *window.key, And((*returned, clients.passed_by_all)), And((*returned, clients.passed_by_some)),
         window.stored_from, window.stored_to, changed_at=window.subscription_from,
-        offsets=window.offsets or {queue_id: (begin, FOREVER) for queue_id, begin in begins.items()},
-        only_listed=window.only_listed, places=window.places, reason=NOT_KNOWN,
+        offsets=window.offsets or {queue_id: (begin, NO_END) for queue_id, begin in begins.items()},
+        only_listed=window.only_listed, physical_ranges=window.physical_ranges, reason=NOT_KNOWN,
     )  # fmt: skip
 
 

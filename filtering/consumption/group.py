@@ -4,13 +4,13 @@ The class at the end, GroupNightPlan, takes the steps of the night in order and 
 
 1. The *timeline* lists what happens to the group: it is online for the first time (BEGIN), begins to pull (START), goes
    on under another subscription (CHANGE), stops (STOP), an operator sets an offset (RESET), queues begin again
-   (RENEWAL).
+   (RESTART).
 2. A group that does not pull has a *position*: the offsets at which it will go on, by queue id. A new group gets it
    from what the broker has for it, or else from ``consume_from`` (GroupStart). A group that was away goes on at its
    committed offset. START makes windows for what waits from there on; what the broker deleted meanwhile is lost. A
    RESET while it pulls makes such a window, too.
 3. While it pulls, each step ends a window of new messages and begins the next, with the subscription then in force
-   (FiltersInForce). A *stint* is the time without a break or a reset, with its windows.
+   (FiltersInForce). A *pull session* is the time without a break or a reset, with its windows.
 4. The offsets that the group has committed when the night ends correct this (GroupCommits): if it did not keep up, its
    windows end at the committed offset, and the rest waits for the next night.
 5. If clients of a group check different tags, each window is split by client (PlannedWindows). Queues that no client
@@ -49,13 +49,14 @@ from filtering.consumption.offsets import (
     GroupNight,
     Offsets,
     OffsetsSoFar,
-    QueueRenewal,
-    places_at,
+    QueueRestart,
+    physical_ranges_at,
 )
 from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
 from filtering.delivery.pull_window import (
     BEGINNING,
     FOREVER,
+    NO_END,
     ConsumeMode,
     OffsetRange,
     PullWindow,
@@ -94,13 +95,13 @@ class Position:
     stored_from: int | None = None
     reset: set[int] = field(default_factory=set)
 
-    def begin_again(self, renewal: QueueRenewal) -> None:
+    def begin_again(self, restart: QueueRestart) -> None:
         """A queue begins again. Without an offset at the broker, the group begins at its first entry."""
-        if renewal.keeps_offsets:
-            self.offsets.setdefault(renewal.queue_id, renewal.ended)
+        if restart.keeps_offsets:
+            self.offsets.setdefault(restart.queue_id, restart.ended)
         else:
-            self.offsets[renewal.queue_id] = 0
-            self.reset.discard(renewal.queue_id)
+            self.offsets[restart.queue_id] = 0
+            self.reset.discard(restart.queue_id)
 
 
 def first_position(topic: str, at: int, consume_from: ConsumeStart, broker_offsets: BrokerOffsets) -> Position:
@@ -149,29 +150,29 @@ def known_offsets(
     at: int,
     offsets_so_far: OffsetsSoFar,
     resets: Iterable[SubscriptionEvent],
-    renewals: Iterable[QueueRenewal] = (),
+    restarts: Iterable[QueueRestart] = (),
 ) -> dict[int, int]:
     """By queue id, the offsets that the broker has at ``at`` (ms) for a group that was never online.
 
     It has those of the last snapshot, or those that an operator set; the later ones count. Where a queue began again
-    since then with its topic, it has none. ``resets`` and ``renewals`` are in order.
+    since then with its topic, it has none. ``resets`` and ``restarts`` are in order.
     """
     night = offsets_so_far.as_of
-    found = offsets_so_far.committed(key)
+    offsets = offsets_so_far.committed(key)
     is_removed = offsets_so_far.removed(key)
-    of_snapshot = set(found)
-    began = {each.queue_id: each.at for each in renewals if each.at < at and not each.keeps_offsets}
+    in_snapshot = set(offsets)
+    began = {restart.queue_id: restart.at for restart in restarts if restart.at < at and not restart.keeps_offsets}
     for queue_id in began:
-        found.pop(queue_id, None)
+        offsets.pop(queue_id, None)
     for reset in resets:
         queue_id, offset = reset.queue_id or 0, reset.queue_offset or 0
         is_later = night is None or reset.at > night
         began_at = began.get(queue_id, offsets_so_far.began_at.get((key[1], queue_id), BEGINNING))
         if not began_at < reset.at < at:
             continue
-        if is_later or not (is_removed or queue_id in of_snapshot):
-            found[queue_id] = offset
-    return found
+        if is_later or not (is_removed or queue_id in in_snapshot):
+            offsets[queue_id] = offset
+    return offsets
 
 
 # The beginning: at its first start, or once the broker has no offset of it any more.
@@ -242,29 +243,29 @@ class GroupStart:
         Without one, where its clients ask for. ``resets``: its offset resets so far, in order.
         """
         begin = self._without_offsets(at)
-        renewals = self.broker_offsets.renewals.get(self.key[1], ())
-        begin.offsets.update(known_offsets(self.key, at, self.offsets_so_far, resets, renewals))
+        restarts = self.broker_offsets.restarts.get(self.key[1], ())
+        begin.offsets.update(known_offsets(self.key, at, self.offsets_so_far, resets, restarts))
         return begin
 
     def reasons(self, queue_ids: Iterable[int], at: int, resets: Iterable[SubscriptionEvent]) -> dict[int, StartReason]:
         """Why :meth:`position` is where it is, by queue id."""
         topic = self.key[1]
-        renewals = self.broker_offsets.renewals.get(topic, ())
-        known = known_offsets(self.key, at, self.offsets_so_far, resets, renewals)
-        committed = known_offsets(self.key, at, self.offsets_so_far, (), renewals) if known else {}
+        restarts = self.broker_offsets.restarts.get(topic, ())
+        known = known_offsets(self.key, at, self.offsets_so_far, resets, restarts)
+        committed = known_offsets(self.key, at, self.offsets_so_far, (), restarts) if known else {}
         queues = self.broker_offsets.min_offsets.get(topic, {})
         has_all_first = not any(queues.values()) and (bool(queues) or self.broker_offsets.is_whole)
         without_offset = start_reason(topic, self.consume_from, self.pops)
         begins_at_first = self.from_first_message or not self.pops
-        found: dict[int, StartReason] = {}
+        by_queue: dict[int, StartReason] = {}
         for queue_id in queue_ids:
             if queue_id in known:
                 is_committed = committed.get(queue_id) == known[queue_id]
-                found[queue_id] = StartReason.COMMITTED if is_committed else StartReason.RESET
+                by_queue[queue_id] = StartReason.COMMITTED if is_committed else StartReason.RESET
             else:
                 has_first_message = begins_at_first and (has_all_first or queues.get(queue_id) == 0)
-                found[queue_id] = with_first_message(without_offset) if has_first_message else without_offset
-        return found
+                by_queue[queue_id] = with_first_message(without_offset) if has_first_message else without_offset
+        return by_queue
 
     def position_anew(self, at: int, since: Position) -> Position:
         """Where it begins at ``at`` (ms) as at its first start; in other queues where an operator set it ``since``."""
@@ -272,9 +273,9 @@ class GroupStart:
         return replace(begin, offsets=begin.offsets | since.offsets, reset=since.reset)
 
     def offsets(self, queue_ids: Iterable[int]) -> dict[int, int]:
-        """By queue id, the offset at which it would begin now without any; FOREVER is the end of the queue."""
+        """By queue id, the offset at which it would begin now without any; NO_END is the end of the queue."""
         begin = self._without_offsets(FOREVER)
-        others = 0 if begin.stored_from is None else FOREVER
+        others = 0 if begin.stored_from is None else NO_END
         return dict.fromkeys(queue_ids, others) | begin.offsets
 
     def _without_offsets(self, at: int) -> Position:
@@ -357,7 +358,8 @@ def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> Uncert
         return None
     return UncertainChange(
         *window.key, matches, after, window.stored_from, window.stored_to, changed_at=window.subscription_from,
-        offsets=window.offsets, only_listed=window.only_listed, places=window.places, reason=RESET_BY_CLIENTS,
+        offsets=window.offsets, only_listed=window.only_listed, physical_ranges=window.physical_ranges,
+        reason=RESET_BY_CLIENTS,
     )  # fmt: skip
 
 
@@ -368,7 +370,7 @@ def undecided_between(
 
     ``changed_at``: when the second of them replaced the first (ms).
     """
-    matches = tuple(each.delivered for each in filters)
+    matches = tuple(message_filter.delivered for message_filter in filters)
     return UncertainChange(
         *filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at, reason=reason
     )
@@ -378,7 +380,7 @@ def undecided_between(
 
 
 @dataclass
-class Stint:
+class PullSession:
     """The group pulls since ``at`` (ms) without a break or a reset.
 
     ``moved``: the queues that it pulls from another offset than before: an operator set it, or they began again.
@@ -425,16 +427,16 @@ class Stint:
 
         They are no less than the offsets that were ``decided`` before.
         """
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         if broker_offsets.committed_at is None:
-            return found
+            return offsets
         until = min(until, broker_offsets.committed_at)
         for queue_id, offset in committed.items():
             stored_at = broker_offsets.stored_at(topic, queue_id, offset)
             since = 0 if queue_id in self.behind else self.at
             if stored_at is not None and max(stored_at, since) < until - COMMIT_DELAY:
-                found[queue_id] = offset if queue_id in self.moved else max(offset, decided.get(queue_id, 0))
-        return found
+                offsets[queue_id] = offset if queue_id in self.moved else max(offset, decided.get(queue_id, 0))
+        return offsets
 
 
 # Committed offsets when the night ends.
@@ -472,7 +474,7 @@ class GroupCommits:
         known = {queue_id for _, queue_id in self.moves} | so_far.committed(key).keys()
         queue_ids = [each for each in without_offset if each not in known]
         first = self.start.offsets(queue_ids)
-        return {each: max(first[each], decided.get(each, 0)) for each in queue_ids if first[each] < FOREVER}
+        return {each: max(first[each], decided.get(each, 0)) for each in queue_ids if first[each] < NO_END}
 
     def uncommitted_at(self, stopped_at: int | None) -> dict[int, int]:
         """:meth:`uncommitted` of a group that stopped in the night (ms); empty if the offsets may be older."""
@@ -481,7 +483,7 @@ class GroupCommits:
         is_later = stopped_at is not None and saved_at >= stopped_at
         return self.uncommitted() if is_later else {}
 
-    def limit(self, stint: Stint, until: int) -> dict[int, int]:
+    def limit(self, session: PullSession, until: int) -> dict[int, int]:
         """Ends the windows of queues in which the group was behind ``until`` (ms). Returns its offsets there.
 
         If the group moves to another offset of a queue later, the committed one says nothing about the time before.
@@ -491,10 +493,10 @@ class GroupCommits:
         key, broker_offsets = self.start.key, self.start.broker_offsets
         decided = self.start.offsets_so_far.of(key) | self.lost_to
         committed = self.uncommitted() | self.present
-        found = stint.offsets_behind(key[1], committed, decided, broker_offsets, until)
+        behind = session.offsets_behind(key[1], committed, decided, broker_offsets, until)
         moved_later = {queue_id for at, queue_id in self.moves if at >= until}
-        limits = {queue_id: offset for queue_id, offset in found.items() if queue_id not in moved_later}
-        stint.limit(limits)
+        limits = {queue_id: offset for queue_id, offset in behind.items() if queue_id not in moved_later}
+        session.limit(limits)
         return limits
 
 
@@ -526,9 +528,9 @@ class FiltersInForce:
     def at(self, row: SubscriptionRow, instant: int) -> MessageFilter:
         """The filter of a subscription that is pulling at an instant (ms)."""
         others = in_force_at(self._rows, instant) if reads_others(row, self._config) else ()
-        found = message_filter(row, others, self._config)
-        assert found is not None
-        return replace(found, most_attempts=self._most_attempts) if row.pops else found
+        own_filter = message_filter(row, others, self._config)
+        assert own_filter is not None
+        return replace(own_filter, most_attempts=self._most_attempts) if row.pops else own_filter
 
     def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter]]:
         """The filters of a subscription in [``begin``, ``end``) (ms), each with its part of that interval."""
@@ -609,28 +611,28 @@ class UnreadQueues:
 
     def begins(self, broker_offsets: BrokerOffsets) -> dict[int, int]:
         """By queue id, the offset from which messages wait."""
-        found: dict[int, int] = {}
-        for each in self._waiting:
-            begin, _ = each.window.offsets[each.queue_id]
-            if each.window.stored_from > BEGINNING:
-                topic, since = each.window.topic, each.window.stored_from
-                begin = max(begin, broker_offsets.first_since(topic, each.queue_id, since))
-            found[each.queue_id] = min(begin, found.get(each.queue_id, begin))
-        return found
+        offsets: dict[int, int] = {}
+        for queue in self._waiting:
+            begin, _ = queue.window.offsets[queue.queue_id]
+            if queue.window.stored_from > BEGINNING:
+                topic, since = queue.window.topic, queue.window.stored_from
+                begin = max(begin, broker_offsets.first_since(topic, queue.queue_id, since))
+            offsets[queue.queue_id] = min(begin, offsets.get(queue.queue_id, begin))
+        return offsets
 
     def forget(self, queue_id: int) -> None:
         """The group's offset in a queue was set: what waits there is not pulled."""
-        self._waiting = [each for each in self._waiting if each.queue_id != queue_id]
+        self._waiting = [queue for queue in self._waiting if queue.queue_id != queue_id]
 
     def take_read(self) -> Iterator[tuple[list[PullWindow], PullWindow]]:
         """Removes and returns what was pulled after all, by the pulls so far: windows, and the lists for them."""
         waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            window = self._read(each)
+        for queue in waiting:
+            window = self._read(queue)
             if window is None:
-                self._waiting.append(each)
+                self._waiting.append(queue)
             else:
-                yield each.windows, window
+                yield queue.windows, window
 
     def _read(self, waiting: _UnreadWindow) -> PullWindow | None:
         for begin, end, row in self._pulls:
@@ -650,7 +652,7 @@ class UnreadQueues:
 
 
 class PlannedWindows:
-    """The ``online`` and ``backlog`` windows, their ``stint``, and what waits ``unread`` because no client reads it.
+    """The ``online`` and ``backlog`` windows, their ``session``, and what waits ``unread`` because no client reads it.
 
     ``uncertain``: the messages of which it is not known which client read them. ``ends``: by queue id, the offset at
     which new messages begin.
@@ -661,7 +663,7 @@ class PlannedWindows:
         self.backlog: list[PullWindow] = []
         self.uncertain: list[UncertainChange] = []
         self._ends = ends
-        self.stint = Stint()
+        self.session = PullSession()
         self.unread = UnreadQueues(clients, filters)
         self._clients = clients
 
@@ -669,10 +671,10 @@ class PlannedWindows:
         """Adds a window to ``online`` or ``backlog``, split by client."""
         for during, clients in by_time(window, self._clients):
             if clients is None:
-                self.stint.add(windows, during)
+                self.session.add(windows, during)
             else:
                 for part in by_client(during, clients):
-                    self.stint.add(windows, part)
+                    self.session.add(windows, part)
                 if clients.undecided:
                     begins = self._ends if windows is self.online else {}
                     self.uncertain.append(undecided(during, clients, begins))
@@ -686,7 +688,7 @@ class PlannedWindows:
     def start(self, at: int) -> None:
         """The group begins to pull at ``at`` (ms)."""
         self.read_later()
-        self.stint.start(at)
+        self.session.start(at)
 
     def leave(self, queue_id: int) -> None:
         """The group goes on at another offset of a queue: what waits there is not pulled."""
@@ -710,7 +712,7 @@ class Moment(Enum):
     """The group leaves, or the broker refuses its pulls."""
     RESET = "reset"
     """An operator sets the group's offset in one queue."""
-    RENEWAL = "renewal"
+    RESTART = "restart"
     """Queues of the topic begin again."""
 
 
@@ -719,7 +721,7 @@ class Step:
     """A moment of a timeline, at ``at`` (ms).
 
     ``row`` is the subscription in force from then on, ``before`` the one until then (None: the first). ``reset`` is
-    the event of a RESET, ``renewals`` are those of a RENEWAL.
+    the event of a RESET, ``restarts`` are those of a RESTART.
     """
 
     at: int
@@ -727,19 +729,19 @@ class Step:
     row: SubscriptionRow
     before: SubscriptionRow | None = None
     reset: SubscriptionEvent | None = None
-    renewals: Sequence[QueueRenewal] = ()
+    restarts: Sequence[QueueRestart] = ()
 
 
 class _WaitingChange(NamedTuple):
-    """An offset reset, or the renewals of queues, at a time (ms)."""
+    """An offset reset, or the restarts of queues, at a time (ms)."""
 
     at: int
     reset: SubscriptionEvent | None = None
-    renewals: Sequence[QueueRenewal] = ()
+    restarts: Sequence[QueueRestart] = ()
 
     def step(self, row: SubscriptionRow) -> Step:
-        moment = Moment.RENEWAL if self.reset is None else Moment.RESET
-        return Step(self.at, moment, row, row, self.reset, self.renewals)
+        moment = Moment.RESTART if self.reset is None else Moment.RESET
+        return Step(self.at, moment, row, row, self.reset, self.restarts)
 
 
 @dataclass(frozen=True)
@@ -761,8 +763,8 @@ class Timeline:
     @property
     def moves(self) -> list[tuple[int, int]]:
         """When queues began again, or an operator set the group's offset: times (ms) and queue ids."""
-        renewed = [(step.at, renewal.queue_id) for step in self.steps for renewal in step.renewals]
-        return renewed + [(step.at, step.reset.queue_id or 0) for step in self.steps if step.reset is not None]
+        restarted = [(step.at, restart.queue_id) for step in self.steps for restart in step.restarts]
+        return restarted + [(step.at, step.reset.queue_id or 0) for step in self.steps if step.reset is not None]
 
 
 def timeline(
@@ -770,23 +772,21 @@ def timeline(
     resets: Iterable[SubscriptionEvent],
     as_of: int | None,
     is_pulling: Callable[[SubscriptionRow], bool],
-    renewals: Iterable[QueueRenewal] = (),
+    restarts: Iterable[QueueRestart] = (),
     commits: Mapping[int, Offsets] | None = None,
     changes: Mapping[int, SubscriptionEvent] | None = None,
 ) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
     ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
-    tells whether the group pulls under a subscription. ``renewals`` are those of the topic since ``as_of``, in order.
+    tells whether the group pulls under a subscription. ``restarts`` are those of the topic since ``as_of``, in order.
     ``commits`` and ``changes`` are those of the Timeline.
     """
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
     ordered = sorted(resets, key=lambda reset: reset.at)
     waiting = [_WaitingChange(reset.at, reset) for reset in ordered if as_of is None or reset.at > as_of]
-    waiting += [
-        _WaitingChange(at, renewals=tuple(of_topic)) for at, of_topic in groupby(renewals, lambda each: each.at)
-    ]
+    waiting += [_WaitingChange(at, restarts=tuple(at_once)) for at, at_once in groupby(restarts, lambda each: each.at)]
     waiting.sort(key=lambda each: each.at)
     is_known = any(row.is_consuming for row in begins)
     steps = list(_steps(first, is_known, rows[len(begins) :], waiting, is_pulling))
@@ -874,7 +874,7 @@ class GroupNightPlan:
         self._line = line
         self._filters = filters
         self._clients = clients
-        new_from = group_start.offsets_so_far.of_topic(self.group.key[1]).ends_by_queue
+        new_from = group_start.offsets_so_far.topic_offsets(self.group.key[1]).ends_by_queue
         self._windows = PlannedWindows(clients, filters, new_from)
         self.online, self.backlog = self._windows.online, self._windows.backlog
         self.undecided = self._windows.uncertain
@@ -899,7 +899,7 @@ class GroupNightPlan:
         for i, step in enumerate(line.steps):
             self._take(step, is_pulling, line.steps[i + 1 :])
             is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (
-                is_pulling and step.moment in (Moment.RESET, Moment.RENEWAL)
+                is_pulling and step.moment in (Moment.RESET, Moment.RESTART)
             )
             if is_pulling:
                 self._go_on(step.row, step.at, line.steps[i + 1 :])
@@ -907,7 +907,7 @@ class GroupNightPlan:
         self.group.is_consuming = is_pulling
         if is_pulling:
             # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
-            limits = self._committed.limit(self._windows.stint, FOREVER)
+            limits = self._committed.limit(self._windows.session, FOREVER)
             self.group.behind = bool(limits)
             self.group.told_to.update(limits)
         else:
@@ -921,7 +921,7 @@ class GroupNightPlan:
         if line.pulls_at_first:
             assert line.first is not None
             as_of = self._offsets_so_far.as_of or 0
-            self._windows.stint.at = as_of
+            self._windows.session.at = as_of
             self._catch_up(line.first)
             self._go_on(line.first, BEGINNING if unread is None else as_of + 1, line.steps)
         elif self._offsets_so_far.removed(self.group.key):
@@ -958,11 +958,11 @@ class GroupNightPlan:
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
             case Moment.RESET:
                 self._reset(step, is_pulling, later)
-            case Moment.RENEWAL:
+            case Moment.RESTART:
                 if is_pulling:
                     self._reason = QUEUE_BEGAN_AGAIN
-                for renewal in step.renewals:
-                    self._renew(renewal, is_pulling)
+                for restart in step.restarts:
+                    self._restart(restart, is_pulling)
 
     def _offsets_at_stop(self, at: int) -> dict[int, int]:
         """By queue id, where the group that stops at ``at`` (ms) had come, if it had not come to what was stored then.
@@ -970,8 +970,8 @@ class GroupNightPlan:
         Offsets that were seen when it left are exact. Those of the snapshot at the end of the night may be later.
         """
         if at not in self._line.commits:
-            return self._committed.limit(self._windows.stint, at)
-        self._windows.stint.limit(self._line.commits[at])
+            return self._committed.limit(self._windows.session, at)
+        self._windows.session.limit(self._line.commits[at])
         return dict(self._line.commits[at])
 
     def _go_back(self, unread: Timeline) -> GroupNight:
@@ -1004,16 +1004,17 @@ class GroupNightPlan:
         deleted: dict[int, OffsetRange] = {}
         for queue_id, offset in position.offsets.items():
             first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
-            ranges[queue_id] = first, FOREVER
+            ranges[queue_id] = first, NO_END
             if queue_id in position.reset:
-                self._windows.stint.move(queue_id)
+                self._windows.session.move(queue_id)
             elif first > offset:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
                 self._committed.lost_to[queue_id] = first
                 deleted[queue_id] = offset, first
         window = PullWindow(
             self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
-            only_listed=position.stored_from is not None, places=self._places(step.at, self._broker_offsets.log_start),
+            only_listed=position.stored_from is not None,
+            physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
             kind=kind, reason=self._reason, mode=_mode(step.row),
         )  # fmt: skip
         if deleted:
@@ -1023,11 +1024,11 @@ class GroupNightPlan:
         for reason in dict.fromkeys(reasons.values()):
             if reason != window.reason:
                 queues = {queue_id: ranges[queue_id] for queue_id, other in reasons.items() if other == reason}
-                of_queues = WindowKind.RESET if reason == RESET else kind
-                part = replace(window, offsets=queues, only_listed=True, kind=of_queues, reason=reason)
+                kind_of_part = WindowKind.RESET if reason == RESET else kind
+                part = replace(window, offsets=queues, only_listed=True, kind=kind_of_part, reason=reason)
                 self._windows.add(self.backlog, part)
                 nothing = {} if window.only_listed else dict.fromkeys(queues, (0, 0))
-                listed = {queue_id: each for queue_id, each in window.offsets.items() if queue_id not in queues}
+                listed = {queue_id: offsets for queue_id, offsets in window.offsets.items() if queue_id not in queues}
                 window = replace(window, offsets=listed | nothing)
         if not window.only_listed or window.offsets:
             self._windows.add(self.backlog, window)
@@ -1040,8 +1041,8 @@ class GroupNightPlan:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
         reasons = dict.fromkeys([*queue_ids, _OTHER_QUEUES], self._reason)
         if self._reason == FIRST_START:
-            of_first = self._group_start.reasons(reasons, at, self._line.resets)
-            reasons = {queue_id: f"{FIRST_START}: {reason}" for queue_id, reason in of_first.items()}
+            first_reasons = self._group_start.reasons(reasons, at, self._line.resets)
+            reasons = {queue_id: f"{FIRST_START}: {reason}" for queue_id, reason in first_reasons.items()}
         return reasons | dict.fromkeys(self._position.reset & reasons.keys(), RESET)
 
     def _reset(self, step: Step, is_pulling: bool, later: Sequence[Step]) -> None:
@@ -1055,46 +1056,48 @@ class GroupNightPlan:
             self._position.reset.add(queue_id)
             return
         self._reason = RESET
-        self._windows.stint.at = step.at
-        self._windows.stint.move(queue_id)
+        self._windows.session.at = step.at
+        self._windows.session.move(queue_id)
         message_filter = self._filters.at(step.row, step.at)
-        ranges = {queue_id: (offset, FOREVER)}
+        ranges = {queue_id: (offset, NO_END)}
         window = PullWindow(
             message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True,
-            places=self._places(step.at, self._broker_offsets.log_start), kind=WindowKind.RESET, reason=RESET,
-            mode=_mode(step.row),
+            physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
+            kind=WindowKind.RESET, reason=RESET, mode=_mode(step.row),
         )  # fmt: skip
         self._windows.add(self.backlog, window)
-        next_step = next((each for each in later if each.moment in (Moment.CHANGE, Moment.STOP)), None)
+        next_step = next(
+            (later_step for later_step in later if later_step.moment in (Moment.CHANGE, Moment.STOP)), None
+        )
         if self._filters.are_reset_by_clients and next_step is not None and next_step.at < step.at + CLIENT_RESET:
             stays = next_step.moment is Moment.CHANGE
             change = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
             self.uncertain_changes += [change] if change is not None else []
 
-    def _renew(self, renewal: QueueRenewal, is_pulling: bool) -> None:
+    def _restart(self, restart: QueueRestart, is_pulling: bool) -> None:
         """A queue begins again. What waited for the group in the old one is lost to it."""
-        self._windows.leave(renewal.queue_id)
-        self._windows.stint.move(renewal.queue_id)
-        if not is_pulling and not (self._begins_anew and renewal.keeps_offsets):
-            self._position.begin_again(renewal)
+        self._windows.leave(restart.queue_id)
+        self._windows.session.move(restart.queue_id)
+        if not is_pulling and not (self._begins_anew and restart.keeps_offsets):
+            self._position.begin_again(restart)
 
-    def _places(self, at: int, log_start: int) -> Mapping[int, OffsetRange]:
+    def _physical_ranges(self, at: int, log_start: int) -> Mapping[int, OffsetRange]:
         """By queue id, where the entries are that a queue has at ``at`` (ms), if it began again."""
         topic = self.group.key[1]
-        return places_at(
-            self._offsets_so_far.begins(topic), self._broker_offsets.renewals.get(topic, ()), at, log_start
+        return physical_ranges_at(
+            self._offsets_so_far.begins(topic), self._broker_offsets.restarts.get(topic, ()), at, log_start
         )
 
     def _catch_up(self, row: SubscriptionRow) -> None:
         """A group that was behind continues at its offset of the night before, with its subscription of that time."""
         ranges = self._offsets_so_far.behind(self.group.key)
-        self._windows.stint.behind = set(ranges)
+        self._windows.session.behind = set(ranges)
         if ranges:
             as_of = self._offsets_so_far.as_of or row.valid_from
-            places = self._places(self._windows.stint.at, log_start=0)
+            physical_ranges = self._physical_ranges(self._windows.session.at, log_start=0)
             window = PullWindow(
-                self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True, places=places,
-                kind=WindowKind.BACKLOG, reason=WAS_BEHIND, mode=_mode(row),
+                self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True,
+                physical_ranges=physical_ranges, kind=WindowKind.BACKLOG, reason=WAS_BEHIND, mode=_mode(row),
             )  # fmt: skip
             self._windows.add(self.backlog, self._windows.unread.keep(self.backlog, window, as_of))
 
@@ -1116,7 +1119,9 @@ class GroupNightPlan:
         self.group.told_to = {**self._position.offsets, **committed}
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset
-        self._windows.stint.limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
+        self._windows.session.limit(
+            {queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset}
+        )
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         old, new = self._filters.at(before, at - 1), self._filters.at(after, at)

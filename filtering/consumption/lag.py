@@ -155,8 +155,8 @@ class TopicLag:
                 if low < high:
                     flags = packed_bits.unpack(passed[number], len(entries)) if flags is None else flags
                     passes = flags[low:high]
-                    if queue_id in window.places:
-                        passes = passes[entries.commitlog_offset[low:high] >= window.places[queue_id][0]]
+                    if queue_id in window.physical_ranges:
+                        passes = passes[entries.commitlog_offset[low:high] >= window.physical_ranges[queue_id][0]]
                     self._extend(sample, passes)
 
     def _extend(self, sample: Sample, passes: npt.NDArray[np.bool_]) -> None:

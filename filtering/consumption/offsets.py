@@ -1,7 +1,7 @@
 """Consumer offsets: those in the broker's snapshot (BrokerOffsets), and those of earlier nights (OffsetsSoFar).
 
 A plan of a night begins from both, and ends with how far each group came (GroupNight). Queues may begin again at offset
-0 (QueueRenewal). If a topic is deleted and created again, its queues begin again, and its groups have no offsets any
+0 (QueueRestart). If a topic is deleted and created again, its queues begin again, and its groups have no offsets any
 more (TopicConfigManager, ConsumerOffsetManager.cleanOffsetByTopic). If an operator removes an expired queue, of which
 no message is left in the log (mqadmin cleanExpiredCQ), the groups keep their offsets.
 """
@@ -17,12 +17,12 @@ from types import MappingProxyType
 import numpy as np
 
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange
+from filtering.delivery.pull_window import NO_BEGIN, NO_END, OffsetRange
 from filtering.subscriptions.events import GroupTopic
 
 
 @dataclass(frozen=True)
-class QueueRenewal:
+class QueueRestart:
     """A queue began again, with the message at the physical offset ``commitlog_offset``, stored at ``at`` (ms).
 
     If its topic was deleted, that is the first message of any of the topic's new queues. ``ended`` is the offset after
@@ -36,24 +36,24 @@ class QueueRenewal:
     keeps_offsets: bool = False
 
 
-def places_at(
-    begins: Mapping[int, int], renewals: Iterable[QueueRenewal], at: int, log_start: int
+def physical_ranges_at(
+    begins: Mapping[int, int], restarts: Iterable[QueueRestart], at: int, log_start: int
 ) -> dict[int, OffsetRange]:
     """By queue id, the physical offsets of the entries that a queue has at ``at`` (ms), if it began again.
 
     ``begins``: when the night begins, the physical offsets with which queues began again.
-    ``renewals`` are those of the night. Messages before ``log_start`` are not in an old queue any more.
+    ``restarts`` are those of the night. Messages before ``log_start`` are not in an old queue any more.
     """
-    by_queue: dict[int, list[QueueRenewal]] = {}
-    for renewal in renewals:
-        by_queue.setdefault(renewal.queue_id, []).append(renewal)
-    found = {queue_id: (begin, FOREVER) for queue_id, begin in begins.items()}
-    for queue_id, of_queue in by_queue.items():
-        before = [renewal.commitlog_offset for renewal in of_queue if renewal.at < at]
-        after = [renewal.commitlog_offset for renewal in of_queue if renewal.at >= at]
-        begin = max(before, default=begins.get(queue_id, BEGINNING))
-        found[queue_id] = (max(begin, log_start), min(after)) if after else (begin, FOREVER)
-    return found
+    by_queue: dict[int, list[QueueRestart]] = {}
+    for restart in restarts:
+        by_queue.setdefault(restart.queue_id, []).append(restart)
+    ranges = {queue_id: (begin, NO_END) for queue_id, begin in begins.items()}
+    for queue_id, restarts_of_queue in by_queue.items():
+        before = [restart.commitlog_offset for restart in restarts_of_queue if restart.at < at]
+        after = [restart.commitlog_offset for restart in restarts_of_queue if restart.at >= at]
+        begin = max(before, default=begins.get(queue_id, NO_BEGIN))
+        ranges[queue_id] = (max(begin, log_start), min(after)) if after else (begin, NO_END)
+    return ranges
 
 
 Offsets = Mapping[int, int]
@@ -79,7 +79,7 @@ class BrokerOffsets:
     ``min_offsets``: by topic, the first entry of each queue that the broker still has. ``read_queues``: by topic, its
     number of queues (readQueueNums in config/topics.json). ``new_queues``: by topic, queues of which only messages of
     this night are known. ``stored_at`` returns the store time (ms) of the entry at a topic, queue id and queue offset,
-    None if there is no such entry. ``log_start``: the physical offset at which the log begins. ``renewals``: by topic,
+    None if there is no such entry. ``log_start``: the physical offset at which the log begins. ``restarts``: by topic,
     the queues that began again since the last night, in order. ``taken_at``: when the snapshot was taken at the
     earliest (ms; None: not known). ``has_queue_ids``: whether messages have real queue ids; those of a message log
     without them are made up. ``in_files``: whether the consume queues are files, not a database.
@@ -92,7 +92,7 @@ class BrokerOffsets:
     new_queues: Mapping[str, Collection[int]] = field(default_factory=dict)
     stored_at: Callable[[str, int, int], int | None] = lambda topic, queue_id, offset: None
     log_start: int = 0
-    renewals: Mapping[str, Sequence[QueueRenewal]] = field(default_factory=dict)
+    restarts: Mapping[str, Sequence[QueueRestart]] = field(default_factory=dict)
     taken_at: int | None = None
     is_estimated: bool = False
     has_queue_ids: bool = True
@@ -112,7 +112,7 @@ class BrokerOffsets:
             stored_at = self.stored_at(topic, queue_id, offset)
             return stored_at is None or stored_at >= at
 
-        offsets = range(self.min_offset(topic, queue_id), FOREVER)
+        offsets = range(self.min_offset(topic, queue_id), NO_END)
         return offsets[bisect_left(offsets, True, key=is_since)]
 
     def uncommitted(self, key: GroupTopic) -> Sequence[int]:
@@ -124,7 +124,11 @@ class BrokerOffsets:
         if self.committed_at is None or not any(committed.values()):
             return ()
         others = self.min_offsets.get(key[1], {}).items()
-        return [each for each, first in others if each not in committed and self.stored_at(key[1], each, first)]
+        return [
+            queue_id
+            for queue_id, first in others
+            if queue_id not in committed and self.stored_at(key[1], queue_id, first)
+        ]
 
     def may_lack(self, at: int) -> bool:
         """Whether ``committed`` may be older than what a client committed when it left at ``at`` (ms).
@@ -151,7 +155,7 @@ def offset_by_time(stored_at: Callable[[int], int], first: int, end: int, to: in
         return end
     if stored_at(first) > to:
         return first
-    low, high, found = first, end - 1, end
+    low, high, offset = first, end - 1, end
     while low <= high:
         middle = (low + high) // 2
         time = stored_at(middle)
@@ -160,10 +164,10 @@ def offset_by_time(stored_at: Callable[[int], int], first: int, end: int, to: in
                 middle -= 1
             return middle
         if time > to:
-            high, found = middle - 1, middle
+            high, offset = middle - 1, middle
         else:
             low = middle + 1
-    return found
+    return offset
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,8 +193,8 @@ class TopicOffsets:
         queue_ids = sorted(ends)
         numbered = {group: i for i, group in enumerate(groups)}
         unknown = np.full((2, len(numbered), len(queue_ids)), UNKNOWN, np.int64)
-        of_queues = ([known.get(queue_id, 0) for queue_id in queue_ids] for known in (ends, begins))
-        ends_of, begins_of = (np.array(values, np.int64) for values in of_queues)
+        lists = ([known.get(queue_id, 0) for queue_id in queue_ids] for known in (ends, begins))
+        ends_of, begins_of = (np.array(values, np.int64) for values in lists)
         return cls(queue_ids, ends_of, begins_of, numbered, *unknown)
 
     def extended(self, ends: Offsets, groups: Iterable[str], begins: Offsets) -> TopicOffsets:
@@ -266,12 +270,12 @@ class OffsetsSoFar:
     read_to: int | None = None
     began_at: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
-    def of_topic(self, topic: str) -> TopicOffsets:
+    def topic_offsets(self, topic: str) -> TopicOffsets:
         return self.topics.get(topic, NO_QUEUES)
 
     def of(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset up to which a group's deliveries are decided."""
-        offsets = self.of_topic(key[1])
+        offsets = self.topic_offsets(key[1])
         return offsets.by_queue(key[0], offsets.told_to)
 
     def waiting(self, key: GroupTopic) -> dict[int, int]:
@@ -280,7 +284,7 @@ class OffsetsSoFar:
         Where the broker has an offset beyond the end of a queue (which began again, or its store was wiped), the group
         goes on there, or at the end of the queue if that is still shorter (OFFSET_OVERFLOW_BADLY).
         """
-        offsets = self.of_topic(key[1])
+        offsets = self.topic_offsets(key[1])
         if not offsets.is_any_beyond_end:
             return self.of(key)
         ends, committed = offsets.ends_by_queue, self.committed(key)
@@ -288,16 +292,16 @@ class OffsetsSoFar:
 
     def begins(self, topic: str) -> dict[int, int]:
         """By queue id, the physical offsets with which queues began again."""
-        return self.of_topic(topic).begins_by_queue
+        return self.topic_offsets(topic).begins_by_queue
 
     def committed(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset that the broker has for a group."""
-        offsets = self.of_topic(key[1])
+        offsets = self.topic_offsets(key[1])
         return offsets.by_queue(key[0], offsets.committed)
 
     def removed(self, key: GroupTopic) -> bool:
         """Whether the broker had offsets of a group when an earlier night ended, and has none any more."""
-        offsets = self.of_topic(key[1])
+        offsets = self.topic_offsets(key[1])
         row = offsets.groups.get(key[0])
         return row is not None and bool(offsets.committed[row].max(initial=UNKNOWN) == REMOVED)
 
@@ -305,16 +309,20 @@ class OffsetsSoFar:
         """Whether the broker had offsets of a group in earlier nights, and has none when this night ends."""
         if key in now.committed:
             return False
-        if self.removed(key) or (key[1] in now.min_offsets and self.of_topic(key[1]).is_absent(key, now)):
+        if self.removed(key) or (key[1] in now.min_offsets and self.topic_offsets(key[1]).is_absent(key, now)):
             return True
-        deleted = {each.queue_id for each in now.renewals.get(key[1], ()) if not each.keeps_offsets}
+        deleted = {restart.queue_id for restart in now.restarts.get(key[1], ()) if not restart.keeps_offsets}
         committed = self.committed(key).keys()
         return bool(committed) and committed <= deleted
 
     def behind(self, key: GroupTopic) -> dict[int, OffsetRange]:
         """By queue id, the range of entries that the group has not pulled yet."""
-        ends = self.of_topic(key[1]).ends_by_queue
-        return {queue_id: (told, ends[queue_id]) for queue_id, told in self.of(key).items() if told < ends[queue_id]}
+        ends = self.topic_offsets(key[1]).ends_by_queue
+        return {
+            queue_id: (decided, ends[queue_id])
+            for queue_id, decided in self.of(key).items()
+            if decided < ends[queue_id]
+        }
 
 
 @dataclass

@@ -134,19 +134,19 @@ def plan_night(
         for key, rows in rows_of.items():
             filters = FiltersInForce(rows_of_group[key[0]], config, pop_groups.most_attempts(key[0]))
             if key in broadcasting:
-                of_all = BroadcastNight(key, rows, broadcasting[key], filters, offsets_so_far, broker_offsets)
-                online += of_all.online
-                backlog += of_all.backlog
-                uncertain_changes += of_all.uncertain_changes
-                groups.append(of_all.group)
+                broadcast_night = BroadcastNight(key, rows, broadcasting[key], filters, offsets_so_far, broker_offsets)
+                online += broadcast_night.online
+                backlog += broadcast_night.backlog
+                uncertain_changes += broadcast_night.uncertain_changes
+                groups.append(broadcast_night.group)
                 continue
             consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
             pops_at_all, from_first = any(row.pops for row in rows), config.init_pop_offset_by_check_msg_in_mem
             group_start = GroupStart(key, consume_from, offsets_so_far, broker_offsets, pops_at_all, from_first)
             clients = tags_of_clients.get(key, ())
-            renewals = broker_offsets.renewals.get(key[1], ())
+            restarts = broker_offsets.restarts.get(key[1], ())
             line = timeline(
-                rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, renewals, commits.get(key),
+                rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, restarts, commits.get(key),
                 requests.get((key[0], subscribed_topic(*key)), {}),
             )  # fmt: skip
             if config_before is not None and config_before != config:
@@ -196,12 +196,12 @@ def _requests(
     events: Iterable[SubscriptionEvent], popping: Container[GroupTopic]
 ) -> Mapping[GroupTopic, Mapping[int, SubscriptionEvent]]:
     """By group and topic, and by their time (ms), the events that name the subscriptions of groups that pop."""
-    found: defaultdict[GroupTopic, dict[int, SubscriptionEvent]] = defaultdict(dict)
+    requests: defaultdict[GroupTopic, dict[int, SubscriptionEvent]] = defaultdict(dict)
     for event in events:
         for subscription in event.subscriptions:
             if (event.group, subscription["topic"]) in popping:
-                found[event.group, subscription["topic"]][event.at] = event
-    return found
+                requests[event.group, subscription["topic"]][event.at] = event
+    return requests
 
 
 def _rows_of_plans(
@@ -215,21 +215,23 @@ def _rows_of_plans(
 
     A group that pops reads its retry topics under the same subscription, if there are any.
     """
-    found: dict[GroupTopic, Sequence[SubscriptionRow]] = {}
+    rows_by_key: dict[GroupTopic, Sequence[SubscriptionRow]] = {}
     known = broker_offsets.min_offsets.keys() | offsets_so_far.topics.keys()
     for key, rows in states_of.items():
         if key in pops.recorded:
-            found[key] = pulled_rows(rows, pops.recorded[key])
+            rows_by_key[key] = pulled_rows(rows, pops.recorded[key])
         elif key in pops.planned:
             popped = popped_rows(rows, pops.planned[key], requests.get(key, {}))
-            found[key] = popped
+            rows_by_key[key] = popped
             for topic in retry_topics(*key):
                 if topic in known or not broker_offsets.min_offsets:
-                    of_topic = [replace(row, topic=topic, is_consuming=row.is_consuming and row.pops) for row in popped]
-                    found[key[0], topic] = of_topic
+                    retry_rows = [
+                        replace(row, topic=topic, is_consuming=row.is_consuming and row.pops) for row in popped
+                    ]
+                    rows_by_key[key[0], topic] = retry_rows
         else:
-            found[key] = rows
-    return found
+            rows_by_key[key] = rows
+    return rows_by_key
 
 
 def _set_popped(group: GroupNight, offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets) -> None:
@@ -241,18 +243,18 @@ def _popped_groups(
     consumer_group: str, topics: Iterable[str], offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets
 ) -> list[GroupNight]:
     """The progress of a group that pops on some topics, as far as it is known."""
-    found = []
+    groups = []
     for topic in topics:
         group = GroupNight((consumer_group, topic))
         _set_popped(group, offsets_so_far, broker_offsets)
         if group.told_to:
-            found.append(group)
-    return found
+            groups.append(group)
+    return groups
 
 
 def _outside(changes: Iterable[UncertainChange], begin: int, end: int) -> list[UncertainChange]:
     """The changes of which no message was stored in [``begin``, ``end``) (ms), in which all is uncertain anyway."""
-    return [each for each in changes if each.stored_to <= begin or end <= each.stored_from]
+    return [change for change in changes if change.stored_to <= begin or end <= change.stored_from]
 
 
 def _uncertain(
@@ -265,16 +267,16 @@ def _uncertain(
 
     ``as_of``: the end of the last night, ms. It counted what it could see to be uncertain.
     """
-    found = list(changes)
-    for each in seeming:
-        begin, end = each.valid_from, FOREVER if each.valid_to is None else each.valid_to
-        found = _outside(found, begin, end)
-        if as_of is not None and each.seen_at <= as_of:
+    uncertain = list(changes)
+    for disagreement in seeming:
+        begin, end = disagreement.valid_from, FOREVER if disagreement.valid_to is None else disagreement.valid_to
+        uncertain = _outside(uncertain, begin, end)
+        if as_of is not None and disagreement.seen_at <= as_of:
             begin = max(begin, as_of + 1)
-        asked = [filters.at(row, row.valid_from) for row in each.rows if filters.is_pulling(row)]
+        asked = [filters.at(row, row.valid_from) for row in disagreement.rows if filters.is_pulling(row)]
         if begin < end and len(asked) > 1:
-            found.append(undecided_between(asked, begin, end, each.valid_from))
-    return found
+            uncertain.append(undecided_between(asked, begin, end, disagreement.valid_from))
+    return uncertain
 
 
 def _read_by_any(
@@ -285,14 +287,17 @@ def _read_by_any(
     ``states``: those in which its clients subscribe differently.
     """
     for state in states:
-        subscribed = {(each.expression, each.expression_type, each.class_filter_mode) for each in state.overruled}
+        subscribed = {
+            (subscription.expression, subscription.expression_type, subscription.class_filter_mode)
+            for subscription in state.overruled
+        }
         subscribed.add((state.expression or "", state.expression_type or "", state.class_filter_mode))
         asked = {row.filter: row for row in rows if row.filter in subscribed and filters.is_pulling(row)}
         begin = state.valid_from if as_of is None else max(state.valid_from, as_of + 1)
         end = FOREVER if state.valid_to is None else state.valid_to
         if begin < end and len(asked) > 1:
-            of_clients = [filters.at(row, row.valid_from) for row in asked.values()]
-            yield undecided_between(of_clients, begin, end, state.valid_from, CLIENTS_DIFFER)
+            client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
+            yield undecided_between(client_filters, begin, end, state.valid_from, CLIENTS_DIFFER)
 
 
 def _registered_only(
@@ -313,26 +318,26 @@ def _registered_only(
         if row.valid_from not in carried and asked is not None and begin < end:
             both = asked, replace(row, topic=asked.topic, pops=True)
             if filters.is_pulling(both[1]):
-                filters_of_both = [filters.at(each, row.valid_from) for each in both]
+                filters_of_both = [filters.at(subscription, row.valid_from) for subscription in both]
                 yield undecided_between(filters_of_both, begin, end, row.valid_from, AT_RESTART)
 
 
 def _commits(events: Iterable[SubscriptionEvent]) -> Mapping[GroupTopic, Mapping[int, Offsets]]:
     """By group and topic, and by the time at which the group left (ms), the offsets that it had then."""
-    found: defaultdict[GroupTopic, dict[int, Offsets]] = defaultdict(dict)
+    commits: defaultdict[GroupTopic, dict[int, Offsets]] = defaultdict(dict)
     for event in events:
         for topic, offsets in (event.committed or {}).items():
-            found[event.group, topic][event.at] = offsets
-    return found
+            commits[event.group, topic][event.at] = offsets
+    return commits
 
 
 def _changes_seen(events: Iterable[SubscriptionEvent]) -> Mapping[str, Sequence[tuple[int, int]]]:
     """By group, the times (ms) since which changes may have been, and at which they were seen."""
-    found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    times: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for event in events:
         if event.since is not None:
-            found[event.group].append((event.since, event.at))
-    return found
+            times[event.group].append((event.since, event.at))
+    return times
 
 
 def _not_watched(
@@ -363,7 +368,7 @@ def _queue_ids(topic: str, offsets_so_far: OffsetsSoFar, broker_offsets: BrokerO
     if topic in broker_offsets.read_queues:
         numbered: Iterable[int] = range(broker_offsets.read_queues[topic])
     else:
-        numbered = (queue_id for queue_id, end in offsets_so_far.of_topic(topic).ends_by_queue.items() if end > 0)
+        numbered = (queue_id for queue_id, end in offsets_so_far.topic_offsets(topic).ends_by_queue.items() if end > 0)
     with_messages = broker_offsets.min_offsets.get(topic, ()), broker_offsets.new_queues.get(topic, ())
     return frozenset(numbered).union(*with_messages)
 
@@ -406,7 +411,7 @@ def resets_and_first_starts(
         elif event.operation not in SENT_WITH_REQUESTS:
             for subscription in event.subscriptions:
                 first_starts.setdefault((event.group, subscription["topic"]), event)
-    return {key: list(of_topic.values()) for key, of_topic in resets.items()}, first_starts
+    return {key: list(topic_resets.values()) for key, topic_resets in resets.items()}, first_starts
 
 
 # The first difference of two lists of events.

@@ -43,13 +43,13 @@ class MatchSets:
     """Many MatchSets of one block of ``rows`` entries, in columns.
 
     Set s has the windows ``windows[starts[s]:starts[s + 1]]``, at least one, and those ``counts[s]`` entries whose
-    bits are set in ``bits[chosen[s]]``.
+    bits are set in ``bits[bit_rows[s]]``.
     """
 
     windows: Int64s
     starts: Int64s
     bits: Words
-    chosen: Int64s
+    bit_rows: Int64s
     counts: Int64s
     rows: int
 
@@ -66,10 +66,10 @@ class MatchSets:
         )
 
     @classmethod
-    def shared(cls, windows: Int64s, chosen: Int64s, bits: Words, counts: Int64s, rows: int) -> MatchSets:
-        """Window windows[i] received the entries of ``bits[chosen[i]]``. Row j has counts[j] bits set."""
-        order = np.argsort(chosen, kind="stable")
-        distinct, starts = np.unique(chosen[order], return_index=True)
+    def shared(cls, windows: Int64s, bit_rows: Int64s, bits: Words, counts: Int64s, rows: int) -> MatchSets:
+        """Window windows[i] received the entries of ``bits[bit_rows[i]]``. Row j has counts[j] bits set."""
+        order = np.argsort(bit_rows, kind="stable")
+        distinct, starts = np.unique(bit_rows[order], return_index=True)
         return cls(windows[order], np.append(starts, len(windows)), bits, distinct, counts[distinct], rows)
 
     def flags(self, window_count: int) -> npt.NDArray[np.bool_]:
@@ -80,20 +80,20 @@ class MatchSets:
         return flags
 
     def __len__(self) -> int:
-        return len(self.chosen)
+        return len(self.bit_rows)
 
     def __iter__(self) -> Iterator[MatchSet]:
         window_sets = np.split(self.windows, self.starts[1:-1]) if len(self) else []
-        for windows, chosen, count in zip(window_sets, self.chosen, self.counts.tolist(), strict=True):
-            yield MatchSet(tuple(windows.tolist()), self.bits[chosen], count, self.rows)
+        for windows, bit_row, count in zip(window_sets, self.bit_rows, self.counts.tolist(), strict=True):
+            yield MatchSet(tuple(windows.tolist()), self.bits[bit_row], count, self.rows)
 
 
 @dataclass(frozen=True, eq=False)
 class DistinctRows:
-    """Distinct rows of bits: ``windows[i]`` has row ``bits[chosen[i]]``, with ``counts[chosen[i]]`` set bits."""
+    """Distinct rows of bits: ``windows[i]`` has row ``bits[bit_rows[i]]``, with ``counts[bit_rows[i]]`` set bits."""
 
     windows: Int64s
-    chosen: Int64s
+    bit_rows: Int64s
     bits: Words
     counts: Int64s
 
@@ -102,23 +102,23 @@ def distinct_rows(parts: list[tuple[Int32s, Words]]) -> DistinctRows:
     """The distinct rows of some ``parts``: each has the numbers of windows, and a row of bits for each of them."""
     windows = np.concatenate([np.empty(0, np.int64), *(numbers for numbers, _ in parts)])
     number_of: dict[bytes, int] = {}
-    chosen, kept = [], []
+    bit_rows, kept = [], []
     for _, rows in parts:
         for row in rows:
             known = len(number_of)
             number = number_of.setdefault(row.tobytes(), known)
             if number == known:
                 kept.append(row)
-            chosen.append(number)
+            bit_rows.append(number)
     width = parts[0][1].shape[1] if parts else 0
     bits = np.array(kept, np.uint64).reshape(len(kept), width)
-    return DistinctRows(windows, np.array(chosen, np.int64), bits, np.bitwise_count(bits).sum(axis=1, dtype=np.int64))
+    return DistinctRows(windows, np.array(bit_rows, np.int64), bits, np.bitwise_count(bits).sum(axis=1, dtype=np.int64))
 
 
 def distinct_match_sets(parts: list[tuple[Int32s, Words]], rows: int) -> MatchSets:
     """The windows of :func:`distinct_rows` as sets. ``rows``: the number of entries of the block."""
     distinct = distinct_rows(parts)
-    return MatchSets.shared(distinct.windows, distinct.chosen, distinct.bits, distinct.counts, rows)
+    return MatchSets.shared(distinct.windows, distinct.bit_rows, distinct.bits, distinct.counts, rows)
 
 
 BYTES_IN_A_ROW = 1 << 20
@@ -145,8 +145,8 @@ def block_matches(sets: MatchSets, outcome: str, recipients_of_windows: pa.Struc
     few = sets.counts * _ROOM_OF_A_POSITION < sets.rows
     many = ~few & (sets.counts < sets.rows)
     starts = np.append(0, np.cumsum(sets.counts[few]))
-    positions = kernels.expand(sets.bits, sets.chosen[few], starts)
-    words = np.ascontiguousarray(sets.bits[sets.chosen[many]]).view(np.int64)
+    positions = kernels.expand(sets.bits, sets.bit_rows[few], starts)
+    words = np.ascontiguousarray(sets.bits[sets.bit_rows[many]]).view(np.int64)
     columns = [
         pa.repeat(pa.scalar(outcome, pa.string()), len(sets)),
         pa.array(sets.counts, pa.int32()),

@@ -38,8 +38,8 @@ def has_entry(sys_flag: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
     Prepared and rolled back transaction messages get none.
     """
-    found: npt.NDArray[np.bool_] = np.asarray(sys_flag) & _HAS_NO_ENTRY == 0
-    return found
+    result: npt.NDArray[np.bool_] = np.asarray(sys_flag) & _HAS_NO_ENTRY == 0
+    return result
 
 
 def among(values: Int64s, ascending: Int64s) -> npt.NDArray[np.bool_]:
@@ -47,8 +47,8 @@ def among(values: Int64s, ascending: Int64s) -> npt.NDArray[np.bool_]:
     if not len(ascending):
         return np.zeros(len(values), bool)
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    found: npt.NDArray[np.bool_] = ascending[at] == values
-    return found
+    is_among: npt.NDArray[np.bool_] = ascending[at] == values
+    return is_among
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,18 +133,18 @@ class MultiDispatch:
         named, noted = _split(names), _split(offsets)
         if len(named) != len(noted):
             return
-        found: set[Queue] = set()
+        seen: set[Queue] = set()
         for name, text in zip(named, noted, strict=True):
             offset = parse_long(text)
             has_no_folder = "/" in name and self.in_files and self.version.dispatches_to_plain_names_only
             if not name or offset is None or offset < 0 or has_no_folder:
                 continue
             queue = name, self._queue_id(name, queue_id)
-            if is_dispatched and queue not in found and (at := self._append(queue, offset)) is not None:
+            if is_dispatched and queue not in seen and (at := self._append(queue, offset)) is not None:
                 yield (*queue, at)
-            elif (known := self.queues.get(queue)) and (queue in found or offset >= known.next_noted):
+            elif (known := self.queues.get(queue)) and (queue in seen or offset >= known.next_noted):
                 self.queues[queue] = replace(known, without_entry=known.without_entry + 1)
-            found.add(queue)
+            seen.add(queue)
 
     def _queue_id(self, name: str, queue_id: int) -> int:
         """MixAll.LMQ_QUEUE_ID for an LMQ; the message's for another name, and for one of a broker without enableLmq."""

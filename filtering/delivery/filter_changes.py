@@ -80,8 +80,8 @@ class PulledMessages:
             low, high = ranges_of(queue_ids, window.offsets.items(), (0, 0) if window.only_listed else EVERYWHERE)
             flags &= (window.stored_from <= entries.store_timestamp) & (entries.store_timestamp < window.stored_to)
             flags &= (np.repeat(low, sizes) <= entries.queue_offset) & (entries.queue_offset < np.repeat(high, sizes))
-            if window.places:
-                low, high = ranges_of(queue_ids, window.places.items(), EVERYWHERE)
+            if window.physical_ranges:
+                low, high = ranges_of(queue_ids, window.physical_ranges.items(), EVERYWHERE)
                 flags &= np.repeat(low, sizes) <= entries.commitlog_offset
                 flags &= entries.commitlog_offset < np.repeat(high, sizes)
             pulled |= flags
@@ -94,8 +94,8 @@ class FilterChange:
 
     ``received`` are the physical offsets of the messages that the group received, ``dropped`` of those that its
     client's hooks dropped and would drop again; both ascending. ``pulled``: what the group has pulled; None: all. By
-    queue id, ``pending`` has the offsets that it has yet to pull, of the entries with physical offsets in ``places``,
-    in queues that began again.
+    queue id, ``pending`` has the offsets that it has yet to pull, of the entries with physical offsets in
+    ``physical_ranges``, in queues that began again.
     ``in_force`` is the group's filter in force; None: it has none, or the broker refuses its pulls.
     """
 
@@ -105,7 +105,7 @@ class FilterChange:
     pulled: PulledMessages | None = None
     pending: Mapping[int, OffsetRange] = field(default_factory=dict)
     in_force: MessageFilter | None = None
-    places: Mapping[int, OffsetRange] = field(default_factory=dict)
+    physical_ranges: Mapping[int, OffsetRange] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -180,9 +180,16 @@ class _ChangesOfTopic:
         self._numbered = numbered
         self._stored = stored
         changes = [change for _, change in numbered]
-        windows = [_window(each.filter, stored, {}, False, {}) for each in changes]
-        pending_windows = [_window(each.filter, stored, each.pending, True, each.places) for each in changes]
-        in_force = [_window(each.in_force, stored, {}, False, {}) for each in changes if each.in_force is not None]
+        windows = [_window(filter_change.filter, stored, {}, False, {}) for filter_change in changes]
+        pending_windows = [
+            _window(filter_change.filter, stored, filter_change.pending, True, filter_change.physical_ranges)
+            for filter_change in changes
+        ]
+        in_force = [
+            _window(filter_change.in_force, stored, {}, False, {})
+            for filter_change in changes
+            if filter_change.in_force is not None
+        ]
         self.filters = TopicFilters(_NO_BIT_MAP, windows=[*windows, *pending_windows, *windows, *in_force])
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
@@ -195,11 +202,11 @@ class _ChangesOfTopic:
         block = self.filters.run(entries, all_pulled)
         matched = block.delivered.flags(self.filters.window_count)
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
-        of_changes, of_filters_in_force = np.split(matched, [3 * len(self._numbered)])
-        in_force = iter(of_filters_in_force)
+        change_flags, flags_in_force = np.split(matched, [3 * len(self._numbered)])
+        in_force = iter(flags_in_force)
         batches = []
         for window, (number, change) in enumerate(self._numbered):
-            pulled, pending, matches = of_changes[window :: len(self._numbered)]
+            pulled, pending, matches = change_flags[window :: len(self._numbered)]
             received = among(entries.commitlog_offset, change.received) & in_time
             dropped = among(entries.commitlog_offset, change.dropped)
             kept, gained, lost = received & matches, pulled & ~received & ~dropped, received & ~matches
@@ -234,10 +241,10 @@ def _window(
     stored: tuple[int, int],
     offsets: Mapping[int, OffsetRange],
     only_listed: bool,
-    places: Mapping[int, OffsetRange],
+    physical_ranges: Mapping[int, OffsetRange],
 ) -> PullWindow:
     without_bit_map = replace(message_filter, bit_pos=())
-    return PullWindow(without_bit_map, BEGINNING, *stored, None, offsets, only_listed, places)
+    return PullWindow(without_bit_map, BEGINNING, *stored, None, offsets, only_listed, physical_ranges)
 
 
 def _rows(number: int, kind: str, entries: Entries, at: Int64s) -> pa.RecordBatch:

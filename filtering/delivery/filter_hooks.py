@@ -62,11 +62,11 @@ def after_hooks(
         positions = shared.positions
         for chain, windows in windows_by_hooks.items():
             kept = _kept(chain, entries if shared.count == shared.rows else entries.take(pa.array(positions)))
-            for chosen, sets in ((kept, kept_sets), (~kept, dropped_sets)):
-                if chosen.any():
+            for mask, sets in ((kept, kept_sets), (~kept, dropped_sets)):
+                if mask.any():
                     flags = np.zeros(shared.rows, bool)
-                    flags[positions] = chosen
-                    sets.append(MatchSet(tuple(windows), packed_bits.pack(flags), int(chosen.sum()), shared.rows))
+                    flags[positions] = mask
+                    sets.append(MatchSet(tuple(windows), packed_bits.pack(flags), int(mask.sum()), shared.rows))
     return MatchSets.of(kept_sets, entries.num_rows), MatchSets.of(dropped_sets, entries.num_rows)
 
 

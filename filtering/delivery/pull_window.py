@@ -19,12 +19,15 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 
 BEGINNING = -(2**63)
 FOREVER = 2**63 - 1
+"""Times before and after all others."""
+NO_BEGIN, NO_END = BEGINNING, FOREVER
+"""Limits of offsets, and of positions in a file: before and after all others."""
 
 HELD_PULL = "the broker may have held a pull when the subscription changed"
 
 OffsetRange = tuple[int, int]
 """Queue offsets or physical offsets, the second exclusive."""
-EVERYWHERE: OffsetRange = (BEGINNING, FOREVER)
+EVERYWHERE: OffsetRange = (NO_BEGIN, NO_END)
 Number = int | npt.NDArray[np.int64]
 Flag = bool | npt.NDArray[np.bool_]
 
@@ -84,9 +87,9 @@ class PullWindow:
     """The messages of a topic that ``message_filter`` filters for its group.
 
     They were stored in [``stored_from``, ``stored_to``) (ms). ``offsets`` limits them by queue id; a queue that is not
-    listed has all of its entries, or none with ``only_listed``. ``places`` limits them by queue id to physical offsets,
-    in queues that began again. ``subscription_from`` is the valid_from of the subscription. ``available_at`` (ms) is
-    when the group could first pull them; None: when each was stored. ``reason``: why it begins where it begins.
+    listed has all of its entries, or none with ``only_listed``. ``physical_ranges`` limits them by queue id to physical
+    offsets, in queues that began again. ``subscription_from`` is the valid_from of the subscription. ``available_at``
+    (ms) is when the group could first pull them; None: when each was stored. ``reason``: why it begins where it begins.
     ``is_of_client``: the window is of one client, which checks other tags than the group's other clients. ``mode``: how
     the group gets them.
     """
@@ -98,7 +101,7 @@ class PullWindow:
     available_at: int | None = None
     offsets: Mapping[int, OffsetRange] = field(default_factory=dict)
     only_listed: bool = False
-    places: Mapping[int, OffsetRange] = field(default_factory=dict)
+    physical_ranges: Mapping[int, OffsetRange] = field(default_factory=dict)
     kind: WindowKind = WindowKind.ONLINE
     reason: str = ""
     is_of_client: bool = False
@@ -118,11 +121,11 @@ class PullWindow:
 
     def range_of(self, queue_id: int) -> OffsetRange:
         """The offsets of a queue in it; from 0 to 0 if the queue is left out."""
-        return self.offsets.get(queue_id, (0, 0) if self.only_listed else (0, FOREVER))
+        return self.offsets.get(queue_id, (0, 0) if self.only_listed else (0, NO_END))
 
     def covers(self, queue_id: int, queue_offset: Number, commitlog_offset: Number, stored_at: Number) -> Any:
         """Whether messages of a queue are in it; ``stored_at``: ms. For arrays, an array with an element for each."""
-        (low, high), (begin, end) = self.range_of(queue_id), self.places.get(queue_id, EVERYWHERE)
+        (low, high), (begin, end) = self.range_of(queue_id), self.physical_ranges.get(queue_id, EVERYWHERE)
         return (
             (self.stored_from <= stored_at) & (stored_at < self.stored_to)
             & (low <= queue_offset) & (queue_offset < high)
@@ -145,8 +148,8 @@ class UncertainChange:
 
     Messages stored in [``stored_from``, ``stored_to``) (ms) that match only one of ``before`` and ``after`` are counted
     as uncertain, in each queue up to the first message in this time that matches ``until``. ``changed_at``: the
-    valid_from (ms) of the subscription after the change. ``offsets``, ``only_listed``, ``places``, ``reason`` and
-    ``mode`` are as in a PullWindow.
+    valid_from (ms) of the subscription after the change. ``offsets``, ``only_listed``, ``physical_ranges``, ``reason``
+    and ``mode`` are as in a PullWindow.
     """
 
     consumer_group: str
@@ -159,7 +162,7 @@ class UncertainChange:
     changed_at: int = BEGINNING
     offsets: Mapping[int, OffsetRange] = field(default_factory=dict)
     only_listed: bool = False
-    places: Mapping[int, OffsetRange] = field(default_factory=dict)
+    physical_ranges: Mapping[int, OffsetRange] = field(default_factory=dict)
     reason: str = HELD_PULL
     mode: ConsumeMode = ConsumeMode.PULL
 

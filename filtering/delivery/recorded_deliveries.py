@@ -37,16 +37,16 @@ class RecordedDeliveries:
     def rows(self) -> Iterator[dict[str, pa.Array]]:
         """The rows of delivery_blocks, by column."""
         order = np.lexsort((self.commitlog_offset, self.queue_offset, self.queue_id))
-        places = self.commitlog_offset[order]
-        is_new = np.append(True, np.diff(places) != 0)[: len(order)]
+        positions = self.commitlog_offset[order]
+        is_new = np.append(True, np.diff(positions) != 0)[: len(order)]
         number = np.cumsum(is_new) - 1
         messages = order[is_new]
         for first in range(0, len(messages), MESSAGES_OF_A_BLOCK):
-            of_block = messages[first : first + MESSAGES_OF_A_BLOCK]
-            bounds = np.searchsorted(number, [first, first + len(of_block)])
+            block_messages = messages[first : first + MESSAGES_OF_A_BLOCK]
+            bounds = np.searchsorted(number, [first, first + len(block_messages)])
             deliveries = slice(bounds[0], bounds[1])
             matches = self._matches(order[deliveries], number[deliveries] - first)
-            yield from block_rows(self._entries(of_block), matches)
+            yield from block_rows(self._entries(block_messages), matches)
 
     def _entries(self, at: Int64s) -> Entries:
         nothing = np.zeros(len(at), np.int64)
@@ -66,11 +66,11 @@ class RecordedDeliveries:
         bounds = np.append(starts, len(order))
         outcome, group, available_at, subscription_from = (column[order][starts].tolist() for column in columns)
         every = np.arange(len(starts) + 1, dtype=np.int32)
-        of_pops = recipients([self.groups[each] for each in group], subscription_from, available_at)
+        popped_recipients = recipients([self.groups[number] for number in group], subscription_from, available_at)
         values = [
-            pa.array([self.outcomes[each] for each in outcome], pa.string()),
+            pa.array([self.outcomes[number] for number in outcome], pa.string()),
             pa.array(np.diff(bounds), pa.int32()),
-            pa.ListArray.from_arrays(pa.array(every), of_pops),
+            pa.ListArray.from_arrays(pa.array(every), popped_recipients),
             pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), pa.array(position[order], pa.int32())),
             pa.nulls(len(starts), pa.list_(pa.int64())),
         ]

@@ -36,8 +36,8 @@ from filtering.delivery.delivery_blocks import MatchSet, MatchSets, distinct_mat
 from filtering.delivery.entries import Entries, Int32s, Int64s, among
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import (
-    BEGINNING,
-    FOREVER,
+    NO_BEGIN,
+    NO_END,
     FilterDataInForce,
     OffsetRange,
     PullWindow,
@@ -110,12 +110,12 @@ def fill_mask(
 
 
 @compiled
-def clear_elsewhere(places: Array, bounds: Array, places_from: Array, places_to: Array, mask: Array) -> None:
+def clear_elsewhere(positions: Array, bounds: Array, first: Array, end: Array, mask: Array) -> None:
     """Clears the bits of entries whose physical offset is outside the range of their queue."""
     for queue in range(len(bounds) - 1):
-        low, high = places_from[queue], places_to[queue]
+        low, high = first[queue], end[queue]
         for row in range(bounds[queue], bounds[queue + 1]):
-            if not low <= places[row] < high:
+            if not low <= positions[row] < high:
                 mask[row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
 
 
@@ -216,10 +216,10 @@ class EntryMasks:
 
     def __init__(self, numbers: int, everything: npt.NDArray[np.bool_]) -> None:
         self.row_of = np.full(numbers, EVERYTHING, np.int32)
-        of_all = packed_bits.pack(everything)
+        all_bits = packed_bits.pack(everything)
         # Room for all: the system gives memory to rows only when they are written.
-        self._room = np.zeros((numbers + 2, len(of_all)), np.uint64)
-        self._room[EVERYTHING] = of_all
+        self._room = np.zeros((numbers + 2, len(all_bits)), np.uint64)
+        self._room[EVERYTHING] = all_bits
         self._used = 2
 
     def add(self, number: int) -> Words:
@@ -253,7 +253,7 @@ class UncertainEntries:
     """The uncertain entries of one queue in one block.
 
     ``first`` is the queue offset of the block's first entry. For each UncertainChange, ``counts`` has the number of
-    uncertain entries, and ``ends`` the queue offset of the first entry that matches ``until``, or FOREVER.
+    uncertain entries, and ``ends`` the queue offset of the first entry that matches ``until``, or NO_END.
     """
 
     first: int
@@ -261,7 +261,7 @@ class UncertainEntries:
     ends: Int64s
 
     def __bool__(self) -> bool:
-        return bool(self.counts.any() or (self.ends < FOREVER).any())
+        return bool(self.counts.any() or (self.ends < NO_END).any())
 
 
 def uncertain_entries(
@@ -272,7 +272,7 @@ def uncertain_entries(
         return []
     queue_offsets = entries.queue_offset
     counts = np.zeros((len(changes), len(bounds) - 1), np.int64)
-    ends = np.full_like(counts, FOREVER)
+    ends = np.full_like(counts, NO_END)
     for i, change in enumerate(changes):
         in_time = masks.rows[masks.row_of[change.mask]]
         stops = _first_matches(bits[change.until] & in_time, bounds)
@@ -355,7 +355,7 @@ def without_given_up(
     """
     attempts = entries.reconsume_times
     nothing = MatchSets.of([], delivered.rows)
-    if attempts is None or attempts.max(initial=0) < most_attempts.min(initial=FOREVER):
+    if attempts is None or attempts.max(initial=0) < most_attempts.min(initial=NO_LIMIT):
         return delivered, nothing
     _, bounds = entries.queue_bounds
     kept: list[MatchSet] = []
@@ -364,14 +364,14 @@ def without_given_up(
         windows = np.array(match_set.windows)
         most = most_attempts[windows]
         for limit in np.unique(most).tolist():
-            of_limit = tuple(windows[most == limit].tolist())
+            limited = tuple(windows[most == limit].tolist())
             is_gone = attempts >= limit
             for bits, sets in ((packed_bits.pack(~is_gone), kept), (packed_bits.pack(is_gone), given_up)):
                 own = match_set.bits & bits
                 if count := int(np.bitwise_count(own).sum()):
-                    sets.append(MatchSet(of_limit, own, count, match_set.rows))
+                    sets.append(MatchSet(limited, own, count, match_set.rows))
                     if sets is given_up:
-                        counts[list(of_limit), :, GIVEN_UP] = counts_between(own, bounds[:-1], bounds[1:])
+                        counts[list(limited), :, GIVEN_UP] = counts_between(own, bounds[:-1], bounds[1:])
     counts[:, :, DELIVERED] -= counts[:, :, GIVEN_UP]
     return MatchSets.of(kept, delivered.rows), MatchSets.of(given_up, delivered.rows)
 
@@ -474,7 +474,9 @@ RangeOfQueue = tuple[int, OffsetRange]
 """A queue id and a range of its entries."""
 MaskKey = tuple[int, int, tuple[RangeOfQueue, ...], bool, tuple[RangeOfQueue, ...]]
 """stored_from and stored_to (ms, exclusive), queue offsets, whether other queues have no entries, physical offsets."""
-ALL = BEGINNING, FOREVER
+ALL = NO_BEGIN, NO_END
+NO_LIMIT = int(np.iinfo(np.int64).max)
+"""Of the attempts to deliver a message."""
 
 
 class TopicFilters:
@@ -501,7 +503,7 @@ class TopicFilters:
         self._born_times = np.array(born_times, np.int64)
         self._windows = self._window_table(windows, number)
         most = [window.message_filter.most_attempts for window in windows]
-        self._most_attempts = np.array([FOREVER if each is None else each for each in most], np.int64)
+        self._most_attempts = np.array([NO_LIMIT if limit is None else limit for limit in most], np.int64)
         self._bit_pos = _positions([window.message_filter.bit_pos for window in windows])
         self._filter_predicates = np.array([number[data.predicate] for data in filter_data], np.int32)
         self._filter_masks = np.array(
@@ -595,17 +597,17 @@ class TopicFilters:
         """The entries that each mask selects, with room for ``more``. Most select all entries of a block, or none."""
         first, last = int(entries.store_timestamp.min()), int(entries.store_timestamp.max())
         masks = EntryMasks(len(self._masks) + more, np.ones(len(entries), bool))
-        for number, (stored_from, stored_to, offsets, only_listed, places) in enumerate(self._masks):
+        for number, (stored_from, stored_to, offsets, only_listed, physical_ranges) in enumerate(self._masks):
             if stored_to <= first or last < stored_from:
                 masks.row_of[number] = NOTHING
-            elif offsets or only_listed or places or first < stored_from or stored_to <= last:
+            elif offsets or only_listed or physical_ranges or first < stored_from or stored_to <= last:
                 low, high = ranges_of(queue_ids, offsets, (0, 0) if only_listed else ALL)
                 mask = masks.add(number)
                 fill_mask(
                     entries.store_timestamp, entries.queue_offset, bounds, stored_from, stored_to, low, high, mask
                 )
-                if places:
-                    clear_elsewhere(entries.commitlog_offset, bounds, *ranges_of(queue_ids, places, ALL), mask)
+                if physical_ranges:
+                    clear_elsewhere(entries.commitlog_offset, bounds, *ranges_of(queue_ids, physical_ranges, ALL), mask)
         return masks
 
     def _fill_live_entries(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> EntryMasks:
@@ -667,8 +669,8 @@ class TopicFilters:
         plain = np.flatnonzero((delivered > 0) & ~is_other)
         bits = np.concatenate([matches.bits, other.bits]) if len(other.windows) else matches.bits
         windows = np.append(plain, other.windows)
-        chosen = np.append(self._windows[plain, EXPRESSION], len(matches.bits) + other.chosen)
-        return MatchSets.shared(windows, chosen, bits, np.append(matches.counts(), other.counts), matches.rows)
+        bit_rows = np.append(self._windows[plain, EXPRESSION], len(matches.bits) + other.bit_rows)
+        return MatchSets.shared(windows, bit_rows, bits, np.append(matches.counts(), other.counts), matches.rows)
 
 
 def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Predicate, Predicate]:
@@ -677,8 +679,8 @@ def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Pr
 
 def mask_key(window: PullWindow | UncertainChange) -> MaskKey:
     """The range of messages of a window: those of equal ranges share a mask."""
-    offsets, places = (tuple(sorted(ranges.items())) for ranges in (window.offsets, window.places))
-    return window.stored_from, window.stored_to, offsets, window.only_listed, places
+    offsets, physical_ranges = (tuple(sorted(ranges.items())) for ranges in (window.offsets, window.physical_ranges))
+    return window.stored_from, window.stored_to, offsets, window.only_listed, physical_ranges
 
 
 def ranges_of(queue_ids: Int32s, listed: Iterable[RangeOfQueue], unlisted: OffsetRange) -> tuple[Int64s, Int64s]:

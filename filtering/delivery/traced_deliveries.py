@@ -41,7 +41,7 @@ class Traces:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Deliveries:
     """Deliveries in any order. ``key``: as in Traces. ``queue``: a number for each group, topic and queue.
 
     ``available_at``: ms.
@@ -53,38 +53,40 @@ class Told:
     available_at: Int64s
 
 
-def proven(told: Told, traces: Traces) -> Mask:
+def proven(deliveries: Deliveries, traces: Traces) -> Mask:
     """Which deliveries have a trace: as many of those of one message, after offset resets, as it has traces."""
     distinct, counts = np.unique(traces.key, return_counts=True)
-    at = np.searchsorted(distinct, told.key)
-    count = np.where(np.append(distinct, -1)[at] == told.key, np.append(counts, 0)[at], 0)
-    order = np.argsort(told.available_at, kind="stable")
-    is_proven = np.empty(len(told.key), bool)
-    is_proven[order] = nth(told.key[order]) < count[order]
+    at = np.searchsorted(distinct, deliveries.key)
+    count = np.where(np.append(distinct, -1)[at] == deliveries.key, np.append(counts, 0)[at], 0)
+    order = np.argsort(deliveries.available_at, kind="stable")
+    is_proven = np.empty(len(deliveries.key), bool)
+    is_proven[order] = nth(deliveries.key[order]) < count[order]
     return is_proven
 
 
-def denied(told: Told, traces: Traces, as_of: int, traceable: Callable[[Int64s], tuple[Mask, Mask]]) -> Mask:
+def denied(
+    deliveries: Deliveries, traces: Traces, as_of: int, traceable: Callable[[Int64s], tuple[Mask, Mask]]
+) -> Mask:
     """Which deliveries complete traces deny. ``as_of``: up to when the log is known, ms.
 
     ``traceable``: of some deliveries, by position, those of messages that a client traces, and those of messages that
     it passes over in a call.
     """
-    is_denied = np.zeros(len(told.key), bool)
-    if not len(told.key):
+    is_denied = np.zeros(len(deliveries.key), bool)
+    if not len(deliveries.key):
         return is_denied
-    order = np.lexsort((told.queue_offset, told.queue))
-    is_last = np.append(np.diff(told.queue[order]) != 0, True)
+    order = np.lexsort((deliveries.queue_offset, deliveries.queue))
+    is_last = np.append(np.diff(deliveries.queue[order]) != 0, True)
     ends = np.flatnonzero(is_last) + 1
     by_key = np.argsort(traces.key)
-    trace = np.searchsorted(traces.key[by_key], told.key[order])
-    found = np.append(traces.key[by_key], -1)[trace] == told.key[order]
+    trace = np.searchsorted(traces.key[by_key], deliveries.key[order])
+    has_trace = np.append(traces.key[by_key], -1)[trace] == deliveries.key[order]
     trace = np.append(by_key, 0)[trace]
     at = np.arange(len(order))
-    last = np.maximum.accumulate(np.where(found, at, -1))
-    following = np.minimum.accumulate(np.where(found, at, len(at))[::-1])[::-1]
+    last = np.maximum.accumulate(np.where(has_trace, at, -1))
+    following = np.minimum.accumulate(np.where(has_trace, at, len(at))[::-1])[::-1]
     begins = np.append(0, ends[:-1])[np.searchsorted(ends, at, "right")]
-    is_between = ~found & (last >= begins) & (following < ends[np.searchsorted(ends, at, "right")])
+    is_between = ~has_trace & (last >= begins) & (following < ends[np.searchsorted(ends, at, "right")])
     between = np.flatnonzero(is_between)
     one, other = trace[last[between]], trace[following[between]]
     is_complete = (traces.process[one] == traces.process[other]) & (traces.process[one] >= 0)

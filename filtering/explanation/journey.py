@@ -202,13 +202,13 @@ def origin_of(copy: Copy, copies: Sequence[Copy]) -> Copy | None:
     """
     if not is_copy(copy.topic):
         return copy
-    sent = [each for each in copies if not is_copy(each.topic)]
-    named = [each for each in sent if copy.origin_id is not None and each.msg_id == copy.origin_id]
+    sent = [message for message in copies if not is_copy(message.topic)]
+    named = [message for message in sent if copy.origin_id is not None and message.msg_id == copy.origin_id]
     if named:
         return named[0]
     if copy.wait is not None and copy.group is None:
         topic, offset = copy.wait.real_topic, copy.commitlog_offset
-        return next((each for each in sent if each.topic == topic and each.commitlog_offset > offset), None)
+        return next((message for message in sent if message.topic == topic and message.commitlog_offset > offset), None)
     return sent[0] if len(sent) == 1 else None
 
 
@@ -219,18 +219,18 @@ def way_to(group: str, copy: Copy, copies: Sequence[Copy]) -> list[Copy]:
     to another message's retry topic, that is not on its way.
     """
     origin = origin_of(copy, copies)
-    others = {each.msg_id for each in copies if not is_copy(each.topic) and each != origin} - {None}
+    others = {message.msg_id for message in copies if not is_copy(message.topic) and message != origin} - {None}
     way = []
-    for each in copies:
-        topic = each.topic if each.wait is None else each.wait.real_topic
-        if each in (origin, copy):
-            way.append(each)
-        elif each.group == group:
-            way += [] if each.origin_id in others else [each]
-        elif each.wait is not None and origin is not None and topic == origin.topic:
-            way += [each] if each.commitlog_offset < origin.commitlog_offset else []
-        elif each.wait is not None and copy.wait is not None and topic == copy.wait.real_topic:
-            way.append(each)
+    for message in copies:
+        topic = message.topic if message.wait is None else message.wait.real_topic
+        if message in (origin, copy):
+            way.append(message)
+        elif message.group == group:
+            way += [] if message.origin_id in others else [message]
+        elif message.wait is not None and origin is not None and topic == origin.topic:
+            way += [message] if message.commitlog_offset < origin.commitlog_offset else []
+        elif message.wait is not None and copy.wait is not None and topic == copy.wait.real_topic:
+            way.append(message)
     return way
 
 
@@ -256,9 +256,9 @@ def stored_after(copy: Copy, copies: Sequence[Copy]) -> Copy | None:
         stored = [other for other in later if other.topic == topic]
         # A committed message that is delayed, too, waits once more.
         waiting = [other for other in later if other.wait and other.wait.real_topic == topic != other.topic]
-        found = next(iter([*stored, *(other for other in waiting if other.topic != copy.topic)]), None)
+        next_copy = next(iter([*stored, *(other for other in waiting if other.topic != copy.topic)]), None)
         if each == copy:
-            return found
-        if found is not None and each.wait.kind is WaitKind.DELAYED:
-            taken.add(found.commitlog_offset)
+            return next_copy
+        if next_copy is not None and each.wait.kind is WaitKind.DELAYED:
+            taken.add(next_copy.commitlog_offset)
     return None

@@ -263,10 +263,10 @@ def nearest_miss(
     because it is not known which client reads the queue.
     """
     expression = deciding_expression(row, others, config, properties)
-    found = _nearest_miss(decision, row, expression, properties)
-    if found is None or not all(holds(check, found.applied(properties)) for check in client_checks):
+    miss = _nearest_miss(decision, row, expression, properties)
+    if miss is None or not all(holds(check, miss.applied(properties)) for check in client_checks):
         return None
-    return found
+    return miss
 
 
 def _nearest_miss(
@@ -285,7 +285,7 @@ def _nearest_miss(
     if (quoted := _quoted_text(expression, properties)) is not None:
         return quoted
     change = nearest_change(expression.predicate, properties)
-    compared = {each.name for each in unquoted_texts(expression.syntax_tree)}
+    compared = {unquoted_text.name for unquoted_text in unquoted_texts(expression.syntax_tree)}
     if change is None or any(value is None and name in compared for name, value in change.items()):
         return None  # Two missing properties are equal, which nobody wants.
     return NearestMiss(change)

@@ -111,12 +111,12 @@ PLACES = (GivenFolder, ProjectFolder, HomeFolder)
 
 def _with_imports(file: Path, root: Path) -> list[Path]:
     """``file``, and all files below ``root`` that it imports, directly or not."""
-    found, waiting = {file}, [file]
+    files, waiting = {file}, [file]
     while waiting:
-        new = set(_imported(waiting.pop(), root)) - found
-        found |= new
+        new = set(_imported(waiting.pop(), root)) - files
+        files |= new
         waiting += new
-    return sorted(found)
+    return sorted(files)
 
 
 @cache

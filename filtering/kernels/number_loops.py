@@ -486,7 +486,9 @@ def parse_and_classify(
     count, scratch = 0, np.empty((4, BLOCK), np.int64)
     for first in range(0, len(classes), BLOCK):
         end = min(first + BLOCK, len(classes))
-        block, found = numbers[: end - first], is_number[: end - first]
-        count += parse_block(texts, first, greatest, block, block.view(np.float64), found, odd[first:end], scratch)
-        classify(block, found, cuts, cut_count, shift, grid, in_cell, classes[first:end])
+        block, is_number_block = numbers[: end - first], is_number[: end - first]
+        count += parse_block(
+            texts, first, greatest, block, block.view(np.float64), is_number_block, odd[first:end], scratch
+        )
+        classify(block, is_number_block, cuts, cut_count, shift, grid, in_cell, classes[first:end])
     return count

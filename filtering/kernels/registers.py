@@ -117,14 +117,14 @@ def compress(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     mask = ir.VectorType(ir.IntType(1), 64)
     taken = ir.FunctionType(octets, [octets, octets, mask])
     name = "llvm.x86.avx512.mask.compress.v64i8"
-    chosen_first = cgutils.get_or_insert_function(builder.module, taken, name)  # type: ignore[no-untyped-call]
+    compress_octets = cgutils.get_or_insert_function(builder.module, taken, name)  # type: ignore[no-untyped-call]
     every = ir.Constant(octets, list(range(64)))
-    found = builder.call(chosen_first, [every, ir.Constant(octets, [0] * 64), builder.bitcast(word, mask)])
+    compressed = builder.call(compress_octets, [every, ir.Constant(octets, [0] * 64), builder.bitcast(word, mask)])
     count = builder.ctpop(word)
     for first in range(0, 64, 16):
         with builder.if_then(builder.icmp_unsigned(">", count, _INDEX(first))):
-            chosen = ir.Constant(ir.VectorType(_INTEGER, 16), list(range(first, first + 16)))
-            positions = builder.shuffle_vector(found, found, chosen)
+            lanes = ir.Constant(ir.VectorType(_INTEGER, 16), list(range(first, first + 16)))
+            positions = builder.shuffle_vector(compressed, compressed, lanes)
             _store(context, builder, signature, arguments, positions, base, builder.add(at, _INDEX(first)))
     return builder.add(at, count)
 
@@ -179,12 +179,12 @@ def _and_registers(typing_context: Any, into: Any, at: Any, registers: Any, left
 
         targets, lefts, rights = vectors(0, 1), vectors(2, 3), vectors(2, 4)
         flips = (builder.extract_value(arguments[5], i) for i in range(3))
-        of_left, of_right, of_result = (repeated(builder, flip, _VECTOR.count) for flip in flips)
+        left_flip, right_flip, result_flip = (repeated(builder, flip, _VECTOR.count) for flip in flips)
         for number in range(REGISTER_WORDS // _VECTOR.count):
             at = [ir.Constant(_WORD, number)]
             a, b = (builder.load(builder.gep(operand, at), align=8) for operand in (lefts, rights))
-            result = builder.and_(builder.xor(a, of_left), builder.xor(b, of_right))
-            builder.store(builder.xor(result, of_result), builder.gep(targets, at), align=8)
+            result = builder.and_(builder.xor(a, left_flip), builder.xor(b, right_flip))
+            builder.store(builder.xor(result, result_flip), builder.gep(targets, at), align=8)
         return context.get_dummy_value()
 
     return types.none(into, types.int64, registers, types.int64, types.int64, _FLIPS), generate
@@ -279,11 +279,11 @@ def evaluate(
     for first in range(0, words, REGISTER_WORDS):
         used = min(REGISTER_WORDS, words - first)
         for axis in range(len(classes)):
-            of_axis = registers[starts[axis] : starts[axis] + counts[axis]]
+            axis_registers = registers[starts[axis] : starts[axis] + counts[axis]]
             if is_cumulative[axis]:
-                load_cumulative_classes(classes[axis], first, used, of_axis)
+                load_cumulative_classes(classes[axis], first, used, axis_registers)
             else:
-                load_classes(classes[axis], first, used, of_axis)
+                load_classes(classes[axis], first, used, axis_registers)
         for single in range(len(singles)):
             for word in range(used):
                 registers[first_single + single, word] = singles[single, first + word]
@@ -313,11 +313,11 @@ def count(bits: Array, counts: Array) -> None:
 
 
 @compiled
-def expand(bits: Array, chosen: Array, starts: Array, positions: Array) -> None:
-    """The positions of the set bits of rows ``chosen``. ``positions`` needs STORED_AT_ONCE elements more at its end."""
-    for i in range(len(chosen)):
+def expand(bits: Array, bit_rows: Array, starts: Array, positions: Array) -> None:
+    """The positions of the set bits of ``bit_rows``. ``positions`` needs STORED_AT_ONCE elements more at its end."""
+    for i in range(len(bit_rows)):
         at = starts[i]
-        row = bits[chosen[i]]
+        row = bits[bit_rows[i]]
         for j in range(len(row)):
             if row[j] != 0:
                 at = store_positions(positions, at, POSITIONS_IN_OCTET, row[j], np.int32(64 * j))

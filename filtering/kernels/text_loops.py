@@ -130,9 +130,9 @@ def find(
     answers: Array,
     unknown: Int,
     missing: Int,
-    found: Array,
+    result: Array,
 ) -> None:
-    """found[i] is the answer of text i in ``table``, or ``unknown``, or ``missing``.
+    """result[i] is the answer of text i in ``table``, or ``unknown``, or ``missing``.
 
     ``answers``: for each slot, ``unknown`` and the answer of its text. To read one of both takes no branch on whether
     the text is known, which the processor could not predict.
@@ -140,13 +140,13 @@ def find(
     octets, offsets, validity, first_bit, positions = texts
     known = len(known_offsets) - 1
     has_positions, has_nulls = len(positions) > 0, len(validity) > 0
-    for row in range(len(found)):
+    for row in range(len(result)):
         at = np.int64(positions[row]) if has_positions else row
         if at < 0 or (has_nulls and not (validity[(at + first_bit) >> 3] >> ((at + first_bit) & 7)) & 1):
-            found[row] = missing
+            result[row] = missing
             continue
         if known == 0:
-            found[row] = unknown
+            result[row] = unknown
             continue
         start = np.int64(offsets[at])
         length = np.int64(offsets[at + 1]) - start
@@ -162,7 +162,7 @@ def find(
                 same = (table[slot].first == first) & (table[slot].last == last) & (table[slot].length == length)
                 if length > 16 and same:
                     same = same_middle(octets, start, known_octets, known_offsets[table[slot].text], length)
-        found[row] = answers[np.uint64(2 * slot) + np.uint64(same)]
+        result[row] = answers[np.uint64(2 * slot) + np.uint64(same)]
 
 
 @compiled
@@ -174,10 +174,10 @@ def clear_rest(words: Array, lengths: Array) -> None:
 
 
 @compiled
-def choose(words: Array, lengths: Array, word: Int, length: Int, answer: Int, found: Array) -> None:
-    """Writes the answer to ``found`` for each text of up to 8 octets that is the known one."""
+def choose(words: Array, lengths: Array, word: Int, length: Int, answer: Int, result: Array) -> None:
+    """Writes the answer to ``result`` for each text of up to 8 octets that is the known one."""
     for i in range(len(words)):
-        found[i] = answer if (words[i] == word) & (lengths[i] == length) else found[i]
+        result[i] = answer if (words[i] == word) & (lengths[i] == length) else result[i]
 
 
 @compiled
@@ -188,13 +188,13 @@ def find_few(
     answers: Array,
     unknown: Int,
     missing: Int,
-    found: Array,
+    result: Array,
 ) -> None:
     """Like find, but compares each text with all of a few known texts of up to 8 octets, without a branch."""
     all_words, all_lengths = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.int64)
-    for first in range(0, len(found), BLOCK):
-        end = min(first + BLOCK, len(found))
-        words, lengths, block = all_words[: end - first], all_lengths[: end - first], found[first:end]
+    for first in range(0, len(result), BLOCK):
+        end = min(first + BLOCK, len(result))
+        words, lengths, block = all_words[: end - first], all_lengths[: end - first], result[first:end]
         load_texts(texts, first, lengths, words)
         clear_rest(words, lengths)
         block[:] = unknown
@@ -232,7 +232,7 @@ def search(
     first_end: Int,
     next_end: Array,
     bounds: Array,
-    found: Array,
+    end_texts: Array,
     rests: Array,
     rest_offsets: Array,
     bits: Array,
@@ -254,7 +254,7 @@ def search(
             end = (state - first_end) // width if state >= first_end else -1
             while end >= 0:
                 for i in range(bounds[end], bounds[end + 1]):
-                    text = np.int64(found[i])
+                    text = np.int64(end_texts[i])
                     rest = rests[rest_offsets[text] : rest_offsets[text + 1]]
                     if len(rest) <= left and follows(octets, octet, direction, rest):
                         bits[text, row >> 6] |= np.uint64(1) << np.uint64(row & 63)
@@ -276,17 +276,17 @@ def follows(octets: Array, at: Int, direction: Int, rest: Array) -> bool:
 
 
 @compiled
-def spread(of_texts: Array, texts: Int, positions: Array, bits: Array) -> None:
-    """Sets bit i of row s of ``bits`` if bit positions[i] of row s of ``of_texts`` is set: 64 rows at a time.
+def spread(text_bits: Array, texts: Int, positions: Array, bits: Array) -> None:
+    """Sets bit i of row s of ``bits`` if bit positions[i] of row s of ``text_bits`` is set: 64 rows at a time.
 
     ``texts``: the number of texts. A negative position has no bit. ``bits`` must be all zeros.
     """
     rows_of_text = np.zeros(texts, np.uint64)
-    for first in range(0, len(of_texts), 64):
+    for first in range(0, len(text_bits), 64):
         rows_of_text[:] = 0
-        for row in range(first, min(first + 64, len(of_texts))):
-            for word in range(of_texts.shape[1]):
-                left = of_texts[row, word]
+        for row in range(first, min(first + 64, len(text_bits))):
+            for word in range(text_bits.shape[1]):
+                left = text_bits[row, word]
                 while left:
                     rows_of_text[(word << 6) + lowest_one(left)] |= np.uint64(1) << np.uint64(row - first)
                     left &= left - np.uint64(1)

@@ -69,22 +69,22 @@ def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> TextI
     table: Array = np.zeros(max(4 * room, min(SLOTS_PER_TEXT * room, MANY_SLOTS)), text_loops.SLOT)
     table["length"] = text_loops.EMPTY
     text_loops.fill_table(octets, offsets, table)
-    of_slots = np.stack([np.full(len(table), answers[-2]), answers[table["text"]]], axis=1).ravel()
-    return TextIndex(octets, offsets, table, _read_only(of_slots), answers[-2], answers[-1])
+    slot_answers = np.stack([np.full(len(table), answers[-2]), answers[table["text"]]], axis=1).ravel()
+    return TextIndex(octets, offsets, table, _read_only(slot_answers), answers[-2], answers[-1])
 
 
 def find_texts(column: Column, index: TextIndex | FewTexts) -> npt.NDArray[np.int32]:
     """The answer for each message of a column."""
-    found = allocate(len(column), np.int32)
+    result = allocate(len(column), np.int32)
     if isinstance(index, FewTexts):
         text_loops.find_few(
-            texts_of(column), index.words, index.lengths, index.answers, index.unknown, index.missing, found
+            texts_of(column), index.words, index.lengths, index.answers, index.unknown, index.missing, result
         )
-        return found
+        return result
     text_loops.find(
-        texts_of(column), index.octets, index.offsets, index.table, index.answers, index.unknown, index.missing, found
+        texts_of(column), index.octets, index.offsets, index.table, index.answers, index.unknown, index.missing, result
     )
-    return found
+    return result
 
 
 def pivot(name_of: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32], names: int) -> npt.NDArray[np.int32]:
@@ -190,22 +190,22 @@ def count(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     return counts
 
 
-def spread(of_texts: npt.NDArray[np.uint64], texts: int, positions: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+def spread(text_bits: npt.NDArray[np.uint64], texts: int, positions: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
     """For each row, the bits about some ``texts`` at ``positions``: packed bits, shape (rows, words). -1: no bit."""
-    bits = np.zeros((len(of_texts), words(len(positions))), np.uint64)
-    text_loops.spread(_read_only(of_texts), texts, _read_only(positions), bits)
+    bits = np.zeros((len(text_bits), words(len(positions))), np.uint64)
+    text_loops.spread(_read_only(text_bits), texts, _read_only(positions), bits)
     return bits
 
 
 def expand(
-    bits: npt.NDArray[np.uint64], chosen: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
+    bits: npt.NDArray[np.uint64], bit_rows: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int32]:
-    """The positions of the set bits of the rows ``chosen``, one row after the other.
+    """The positions of the set bits of ``bit_rows``, one row after the other.
 
     ``starts``: where the positions of each row begin, and the end of the last.
     """
     positions = allocate(int(starts[-1]) + STORED_AT_ONCE, np.int32)
-    registers.expand(_read_only(bits), _read_only(chosen), _read_only(starts), positions)
+    registers.expand(_read_only(bits), _read_only(bit_rows), _read_only(starts), positions)
     return positions[: starts[-1]]
 
 

@@ -64,7 +64,7 @@ class TextSearch:
 
     A state is the position of a row of ``width`` elements in ``steps``: ``steps[state + classes[octet]]`` is the next
     state. At the states from ``first_end`` on, the first octets of some search texts end. End e has the texts
-    ``found[bounds[e]:bounds[e + 1]]``, and those of the end ``next_end[e]`` if that is not -1. What must follow for
+    ``end_texts[bounds[e]:bounds[e + 1]]``, and those of the end ``next_end[e]`` if that is not -1. What must follow for
     text s is ``rests[rest_offsets[s]:rest_offsets[s + 1]]``.
 
     TextContains: a state stands for the longest end of what was read with which a search text begins (Aho and
@@ -81,7 +81,7 @@ class TextSearch:
     first_end: int
     next_end: Numbers
     bounds: Numbers
-    found: Numbers
+    end_texts: Numbers
     rests: npt.NDArray[np.uint8]
     rest_offsets: Numbers
 
@@ -121,7 +121,7 @@ class TextSearch:
         """For each leaf, the messages for which it is true: packed bits, shape (leaves, words)."""
         bits = np.zeros((len(self.rest_offsets) - 1, words(len(column))), np.uint64)
         automaton = (self.is_backwards, self.classes, self.steps, self.width, self.root, self.dead, self.first_end)
-        ends = (self.next_end, self.bounds, self.found, self.rests, self.rest_offsets)
+        ends = (self.next_end, self.bounds, self.end_texts, self.rests, self.rest_offsets)
         text_loops.search(kernels.texts_of(column), len(column), *automaton, *ends, bits)
         return bits
 
@@ -285,11 +285,11 @@ def tags_code_classes(
 def searches(search: TextSearch, column: Column) -> Words:
     """For each leaf of a search, the messages for which it is true: packed bits, shape (leaves, words)."""
     asked = column.asked
-    found = search.holds(asked)
+    text_bits = search.holds(asked)
     if asked is column:
-        return found
+        return text_bits
     assert column.positions is not None
-    return kernels.spread(found, len(asked), column.positions)
+    return kernels.spread(text_bits, len(asked), column.positions)
 
 
 def pair_answers(pair_leaves: Iterable[PropertyPairLeaf], columns: Mapping[str, Column]) -> Iterator[Bools | None]:
@@ -324,7 +324,7 @@ _TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.null())
 def columns(properties: pa.RecordBatch | pa.Array, names: tuple[str, ...]) -> dict[str, Column]:
     """The columns of the properties ``names`` that the batch has. Raises TypeError for another kind of batch."""
     if isinstance(properties, pa.MapArray):
-        return _of_map(properties, names)
+        return _map_columns(properties, names)
     if isinstance(properties, pa.StructArray):
         properties = pa.RecordBatch.from_arrays(properties.flatten(), properties.type.names)
     if not isinstance(properties, pa.RecordBatch):
@@ -349,7 +349,7 @@ def _strings(array: pa.Array, name: str) -> pa.StringArray:
     return array if array.type == pa.string() else array.cast(pa.string())
 
 
-def _of_map(properties: pa.MapArray, names: tuple[str, ...]) -> dict[str, Column]:
+def _map_columns(properties: pa.MapArray, names: tuple[str, ...]) -> dict[str, Column]:
     # A slice of a MapArray has its own offsets, but all keys and items of the original array.
     offsets = properties.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])

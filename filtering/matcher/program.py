@@ -189,8 +189,8 @@ class TextAxis:
         class_of = dict(zip(self.texts, self.text_classes.tolist(), strict=False))
 
         def gates_of(leaf: TextIn) -> int:
-            chosen = len({class_of[text] for text in leaf.texts})
-            return min(chosen, self.registers - chosen)
+            count = len({class_of[text] for text in leaf.texts})
+            return min(count, self.registers - count)
 
         return gates_of
 
@@ -202,10 +202,10 @@ class TextAxis:
         def signal_of(leaf: Predicate) -> int:
             if isinstance(leaf, IsPresent):
                 return invert(2 * (self.start + everything[-1]))
-            chosen = {class_of[text] for text in _texts(leaf)}
-            if 2 * len(chosen) <= len(everything):
-                return gates.any_of(2 * (self.start + c) for c in chosen)
-            return gates.all_of(invert(2 * (self.start + c)) for c in everything if c not in chosen)
+            classes = {class_of[text] for text in _texts(leaf)}
+            if 2 * len(classes) <= len(everything):
+                return gates.any_of(2 * (self.start + c) for c in classes)
+            return gates.all_of(invert(2 * (self.start + c)) for c in everything if c not in classes)
 
         return signal_of
 

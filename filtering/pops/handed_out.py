@@ -82,10 +82,10 @@ def handed_out(
     at = checkpoints.commitlog_offset[order]
     ends = visible_at[order]
     acked = acknowledgements.take(acknowledgements.once())
-    found = matching((acked.message, acked.popped_at), (message, popped_at))
-    acknowledged = found != NONE
-    acked_offset = np.where(acknowledged, acked.commitlog_offset[found], NONE) if len(acked) else found
-    acked_at = np.where(acknowledged, acked.store_timestamp[found], NONE) if len(acked) else found
+    ack = matching((acked.message, acked.popped_at), (message, popped_at))
+    acknowledged = ack != NONE
+    acked_offset = np.where(acknowledged, acked.commitlog_offset[ack], NONE) if len(acked) else ack
+    acked_at = np.where(acknowledged, acked.store_timestamp[ack], NONE) if len(acked) else ack
     follows = np.append(False, np.diff(message) == 0)[: len(order)]
     before = np.maximum(np.arange(len(order)) - 1, 0)
     is_acknowledged_after = acked_offset[before] > at
@@ -118,12 +118,12 @@ def matching(keys: Sequence[Int64s], wanted: Sequence[Int64s]) -> Int64s:
     place = np.append(nth(numbers[:count]), nth(numbers[count:]))
     pairs = numbers * (place.max(initial=0) + 1) + place
     order = np.argsort(pairs[:count])
-    found = np.full(len(numbers) - count, NONE, np.int64)
+    rows = np.full(len(numbers) - count, NONE, np.int64)
     if count:
         at = np.minimum(np.searchsorted(pairs[:count][order], pairs[count:]), count - 1)
         is_found = pairs[:count][order][at] == pairs[count:]
-        found[is_found] = order[at[is_found]]
-    return found
+        rows[is_found] = order[at[is_found]]
+    return rows
 
 
 def nth(values: Int64s) -> Int64s:

@@ -50,7 +50,7 @@ class PopGroups:
         return json.dumps({"popping": modes, "retry_max_times": dict(self.retry_max_times), "in_order": in_order})
 
     @classmethod
-    def of_text(cls, text: str) -> PopGroups:
+    def from_text(cls, text: str) -> PopGroups:
         """The reverse of ``text``."""
         values = json.loads(text)
         popping = frozenset((group, topic) for group, topic in values["popping"])
@@ -104,7 +104,7 @@ class PopModes:
         return json.dumps([[[*key, at] for key, at in sorted(known.items())] for known in both])
 
     @classmethod
-    def of_text(cls, text: str) -> PopModes:
+    def from_text(cls, text: str) -> PopModes:
         """The reverse of ``text``."""
         return cls(*({(group, topic): at for group, topic, at in known} for known in json.loads(text)))
 
@@ -124,10 +124,10 @@ class PopModes:
 
         ``expects_record``: no record was read yet, and there may be one.
         """
-        found = self._intervals(rows, events)
+        intervals = self._intervals(rows, events)
         writes = self.are_written_down(broker, expects_record)
-        recorded = {key: pops for key, pops in found.items() if writes and key[0] not in groups.in_order}
-        return Pops(recorded, {key: pops for key, pops in found.items() if key not in recorded})
+        recorded = {key: pops for key, pops in intervals.items() if writes and key[0] not in groups.in_order}
+        return Pops(recorded, {key: pops for key, pops in intervals.items() if key not in recorded})
 
     def _intervals(
         self, rows: Mapping[GroupTopic, Sequence[SubscriptionRow]], events: Iterable[SubscriptionEvent]
@@ -138,7 +138,7 @@ class PopModes:
                 for subscription in event.subscriptions:
                     said.setdefault((event.group, subscription["topic"]), []).append((event.at, event.pops))
         known = {**self.configured, **self.recorded}
-        found = {}
+        by_key = {}
         for key in said.keys() | known.keys():
             marks = said.get(key, [])
             if marks and marks[0][1]:
@@ -146,8 +146,8 @@ class PopModes:
             at = known.get(key)
             if at is not None and not any(time <= at and pops for time, pops in marks):
                 marks = sorted([*marks, (_start(rows.get(key, ()), at), True)])
-            found[key] = _intervals(marks)
-        return {key: intervals for key, intervals in found.items() if intervals}
+            by_key[key] = _intervals(marks)
+        return {key: intervals for key, intervals in by_key.items() if intervals}
 
 
 def _start(rows: Sequence[SubscriptionRow], at: int) -> int:
@@ -161,15 +161,15 @@ def _start(rows: Sequence[SubscriptionRow], at: int) -> int:
 
 
 def _intervals(marks: Sequence[tuple[int, bool]]) -> list[Interval]:
-    found: list[Interval] = []
+    intervals: list[Interval] = []
     since: int | None = None
     for at, pops in marks:
         if pops and since is None:
             since = at
         elif not pops and since is not None:
-            found.append((since, at))
+            intervals.append((since, at))
             since = None
-    return found if since is None else [*found, (since, FOREVER)]
+    return intervals if since is None else [*intervals, (since, FOREVER)]
 
 
 def pulled_rows(rows: Sequence[SubscriptionRow], pops: Sequence[Interval]) -> list[SubscriptionRow]:
@@ -186,19 +186,19 @@ def popped_rows(
     client has just registered, the group does not consume before it. A gRPC PushConsumer that registers another
     subscription asks with the former one until it restarts.
     """
-    found: list[SubscriptionRow] = []
+    states: list[SubscriptionRow] = []
     for part, pops_then in _parts(rows, pops):
         row = replace(part, pops=pops_then)
-        before = found[-1] if found and found[-1].valid_to == row.valid_from else None
+        before = states[-1] if states and states[-1].valid_to == row.valid_from else None
         event = changes.get(row.valid_from)
         if before is not None and before.is_consuming and before.pops and row.is_consuming and row.pops:
             if row.sent_with_pull and not before.sent_with_pull and row.filter == before.filter:
-                found[-1] = replace(before, is_consuming=False)
+                states[-1] = replace(before, is_consuming=False)
             elif event is not None and event.protocol == GRPC_PUSH and row.filter != before.filter:
-                found[-1] = replace(before, valid_to=row.valid_to)
+                states[-1] = replace(before, valid_to=row.valid_to)
                 continue
-        found.append(row)
-    return found
+        states.append(row)
+    return states
 
 
 def _parts(rows: Iterable[SubscriptionRow], pops: Sequence[Interval]) -> Iterator[tuple[SubscriptionRow, bool]]:

@@ -13,7 +13,7 @@ from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import SuspiciousPart, lint
 from filtering.sql92.lowering import EvaluationOutcome, Lowering
 from filtering.sql92.nodes import Node
-from filtering.sql92.normal_form import Form, NormalForm
+from filtering.sql92.normal_form import NormalFormBuilder, PredicateBuilder
 from filtering.sql92.parser import SyntaxTree, parse
 from filtering.sql92.reference import evaluate
 from filtering.sql92.tokens import TEXT_SEARCHES
@@ -37,20 +37,20 @@ class CompiledExpression:
 
     ``predicate`` is true exactly if the broker's outcome is TRUE: then the broker delivers the message.
     ``error_predicate`` is true exactly if the broker's evaluation fails; it is not in normal form. Expressions that
-    share a ``form`` compile faster. ``version``: that of the broker, or of another one to which the text means the
+    share a ``builder`` compile faster. ``version``: that of the broker, or of another one to which the text means the
     same. ``stored``: what the same expression compiled to before.
     """
 
     def __init__(
         self,
         expression: str,
-        form: NormalForm | None = None,
+        builder: NormalFormBuilder | None = None,
         version: RocketMQVersion = NEWEST,
         stored: StoredExpression | None = None,
     ) -> None:
         self.expression = expression
         self.version = version
-        self._form = form or NormalForm()
+        self._builder = builder or NormalFormBuilder()
         self._stored = stored
         if stored is None:
             self._parsed = parse(expression, version)
@@ -65,7 +65,7 @@ class CompiledExpression:
 
     @cached_property
     def _lowering(self) -> Lowering:
-        return Lowering(self.syntax_tree, self._form)
+        return Lowering(self.syntax_tree, self._builder)
 
     @cached_property
     def predicate(self) -> Predicate:
@@ -73,7 +73,7 @@ class CompiledExpression:
 
     @cached_property
     def error_predicate(self) -> Predicate:
-        return Lowering(self.syntax_tree, Form()).predicate(EvaluationOutcome.ERROR)
+        return Lowering(self.syntax_tree, PredicateBuilder()).predicate(EvaluationOutcome.ERROR)
 
     @cached_property
     def findings(self) -> Sequence[SuspiciousPart]:
@@ -139,7 +139,7 @@ class Expressions:
     def __init__(self) -> None:
         self._compiled: dict[tuple[str, bool], CompiledExpression | InvalidExpression] = {}
         self._stored: dict[tuple[str, bool], StoredExpression] = {}
-        self._form = NormalForm()
+        self._builder = NormalFormBuilder()
 
     def compile(self, expression: str, version: RocketMQVersion = NEWEST) -> CompiledExpression | InvalidExpression:
         """The compiled expression, or the error if a broker of this version refuses it."""
@@ -147,7 +147,7 @@ class Expressions:
         known = self._compiled.get(key)
         if known is None:
             try:
-                known = CompiledExpression(expression, self._form, version, self._stored.get(key))
+                known = CompiledExpression(expression, self._builder, version, self._stored.get(key))
             except InvalidExpression as error:
                 known = error
             self._compiled[key] = known

@@ -5,7 +5,7 @@ the messages that a broker delivers, false for all others. ``rocketmq, version=4
 does; ``rocketmq, properties=m.props`` says where the map of properties is. ``write`` is one of the dialects in
 :data:`filtering.sql92.predicate_sql.ENGINES`; no other one can say what a broker does, and raises UnsupportedError.
 
-``sqlglot.parse_one(text, read="rocketmq")`` returns a MessageFilter with a tree of sqlglot's nodes, which may be part
+``sqlglot.parse_one(text, read="rocketmq")`` returns a RocketMQFilter with a tree of sqlglot's nodes, which may be part
 of a query. In RocketMQ's own dialect, it is written as it was read.
 """
 
@@ -31,7 +31,7 @@ from filtering.sql92.predicate_sql import COMPARISONS, ENGINES, PredicateWriter,
 from filtering.sql92.tokens import NAME, NUMBER, STRING, string_value, tokenize
 
 
-class MessageFilter(exp.Expression, exp.Func):
+class RocketMQFilter(exp.Expression, exp.Func):
     """The root of a parsed expression. ``this`` is the expression, ``version`` that of the broker that reads it.
 
     ``properties`` is the SQL text of the map of properties.
@@ -75,7 +75,7 @@ class RocketMQ(Dialect):
             except InvalidExpression as error:
                 raise _parse_error(error) from error
             properties = self.dialect.settings.get("properties", "properties")
-            return [MessageFilter(this=run(_tree(root)), version=str(version), properties=properties)]
+            return [RocketMQFilter(this=run(_tree(root)), version=str(version), properties=properties)]
 
         def parse_into(
             self, expression_types: exp.IntoType, raw_tokens: list[Token], sql: str | None = None
@@ -86,7 +86,7 @@ class RocketMQ(Dialect):
     class Generator(generator.Generator):
         TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
             **generator.Generator.TRANSFORMS,
-            MessageFilter: lambda self, node: self.sql(node, "this"),
+            RocketMQFilter: lambda self, node: self.sql(node, "this"),
             exp.Not: lambda self, node: _not_sql(self, node),
             exp.Contains: lambda self, node: _search_sql(self, node, ""),
             exp.StartsWith: lambda self, node: _search_sql(self, node, ""),
@@ -97,7 +97,7 @@ class RocketMQ(Dialect):
 def predicate_sql(predicate: Predicate, dialect: str, properties: Properties) -> str:
     """The SQL text of a predicate in a dialect. Raises UnsupportedError if the dialect cannot say it."""
     if dialect not in ENGINES:
-        MessageFilter.sql_names()
+        RocketMQFilter.sql_names()
     writer = _writer(dialect, properties) if isinstance(properties, str) else _new_writer(dialect, properties)
     return writer.write(predicate)
 
@@ -112,18 +112,18 @@ _writer = lru_cache(maxsize=4)(_new_writer)
 
 @cache
 def _teach_engines() -> None:
-    """Gives the dialects of engines generators that also write a MessageFilter."""
+    """Gives the dialects of engines generators that also write a RocketMQFilter."""
     for name in ENGINES:
         dialect = type(Dialect.get_or_raise(name))
         known = dialect.generator_class
-        transforms = {**known.TRANSFORMS, MessageFilter: _filter_writer(name)}
+        transforms = {**known.TRANSFORMS, RocketMQFilter: _filter_writer(name)}
         dialect.generator_class = cast(
             "type[generator.Generator]", type(known.__name__, (known,), {"TRANSFORMS": transforms})
         )
 
 
-def _filter_writer(dialect: str) -> Callable[[generator.Generator, MessageFilter], str]:
-    def write(self: generator.Generator, node: MessageFilter) -> str:
+def _filter_writer(dialect: str) -> Callable[[generator.Generator, RocketMQFilter], str]:
+    def write(self: generator.Generator, node: RocketMQFilter) -> str:
         try:
             text = node.sql("rocketmq")
         except RecursionError:

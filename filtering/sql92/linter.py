@@ -55,15 +55,17 @@ def lint(
     that is true if the expression has an outcome.
     """
     unquoted = nodes.unquoted_texts(root)
-    alone: dict[Node, nodes.UnquotedText] = {each.text: each for each in unquoted if each.is_alone}
-    found = [
+    alone: dict[Node, nodes.UnquotedText] = {
+        unquoted_text.text: unquoted_text for unquoted_text in unquoted if unquoted_text.is_alone
+    }
+    findings = [
         *_bare(root),
         *_unquoted(unquoted),
         *_names_and_texts(root),
         *(finding for node, tight in _nodes(root) for finding in _node_findings(node, tight, alone)),
     ]
-    misread = [finding for finding in found if finding.code in _MISREAD]
-    others = [finding for finding in found if finding.code not in _MISREAD]
+    misread = [finding for finding in findings if finding.code in _MISREAD]
+    others = [finding for finding in findings if finding.code not in _MISREAD]
     for cut in _ignored(expression, ignored, version):
         complete = [finding for finding in misread if finding.position != _last_operand(root).position]
         if len(complete) < len(misread):  # What is ignored was to compare the last property.
@@ -79,13 +81,13 @@ def lint(
 
 
 def _unquoted(texts: Iterable[nodes.UnquotedText]) -> Iterator[SuspiciousPart]:
-    for each in texts:
-        if not each.is_alone:
+    for unquoted in texts:
+        if not unquoted.is_alone:
             yield SuspiciousPart(
                 "unquoted-text",
-                each.text.position,
-                f"{each.text.name} is a property here, which is compared with the property {each.name}.",
-                f"If it is a text, write {each.correction}.",
+                unquoted.text.position,
+                f"{unquoted.text.name} is a property here, which is compared with the property {unquoted.name}.",
+                f"If it is a text, write {unquoted.correction}.",
             )
 
 

@@ -15,7 +15,7 @@ messages for which the predicate of TRUE is true, and evaluation errors are coun
 - Comparisons first look at their *operands*, whose types are known from the tree: a property is text, a minus before
   anything but a number is NULL, and any other operand is a literal or a boolean. Two values that are not NULL are
   compared by ``values_equal``, ``property_equals``, ``properties_equal`` and ``ordered``. ``equal`` adds NULL.
-- A Form combines predicates: NormalForm, so that equal predicates are one object, or a faster one.
+- A PredicateBuilder combines predicates: NormalFormBuilder, so that equal predicates are one object, or a faster one.
 - A tree may be as deep as the text is long, so rules are generators that :func:`filtering.sql92.nodes.run` drives.
 
 Most expressions have no ERROR that matters, and their predicates look like hand-written ones.
@@ -71,7 +71,7 @@ from filtering.sql92.nodes import (
     inside,
     run,
 )
-from filtering.sql92.normal_form import Form, number_is, present_but_not
+from filtering.sql92.normal_form import PredicateBuilder, number_is, present_but_not
 
 # Chains.
 
@@ -80,7 +80,7 @@ _NESTED = 8
 """A chain of more steps is split in halves: predicates that nest deeply are slow to combine."""
 
 
-def decided(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
+def decided(builder: PredicateBuilder, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
     """True if an operand decides the chain (TRUE for OR, FALSE for AND) and no operand before it fails.
 
     ``deciding[i]`` is true if operand i decides, ``failing[i]`` if it fails. They exclude each other. So an operand
@@ -96,10 +96,10 @@ def decided(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predica
         else:
             steps.append(([decides], FALSE if fails in seen else fails))
         seen.add(fails)
-    return _first(form, [(form.any_of(deciders), fails) for deciders, fails in steps])
+    return _first(builder, [(builder.any_of(deciders), fails) for deciders, fails in steps])
 
 
-def failed(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
+def failed(builder: PredicateBuilder, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
     """True if an operand fails, unless one before it decides. One that fails like an earlier one only decides."""
     steps: list[tuple[Predicate, list[Predicate]]] = []
     seen: set[Predicate] = {FALSE}
@@ -109,19 +109,19 @@ def failed(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predicat
         else:
             steps.append((fails, [decides]))
         seen.add(fails)
-    return _first(form, [(fails, form.any_of(deciders)) for fails, deciders in steps])
+    return _first(builder, [(fails, builder.any_of(deciders)) for fails, deciders in steps])
 
 
-def _first(form: Form, steps: list[tuple[Predicate, Predicate]]) -> Predicate:
+def _first(builder: PredicateBuilder, steps: list[tuple[Predicate, Predicate]]) -> Predicate:
     """True if ``wanted`` of a step ``(wanted, ending)`` is true and ``ending`` is false in all steps before it."""
     if len(steps) > _NESTED:
         middle = len(steps) // 2
-        ending = form.any_of(end for _, end in steps[:middle])
-        later = form.all_of([form.negation(ending), _first(form, steps[middle:])])
-        return form.any_of([_first(form, steps[:middle]), later])
+        ending = builder.any_of(end for _, end in steps[:middle])
+        later = builder.all_of([builder.negation(ending), _first(builder, steps[middle:])])
+        return builder.any_of([_first(builder, steps[:middle]), later])
     result = steps[-1][0]
     for wanted, ending in reversed(steps[:-1]):
-        result = form.any_of([wanted, form.all_of([form.negation(ending), result])])
+        result = builder.any_of([wanted, builder.all_of([builder.negation(ending), result])])
     return result
 
 
@@ -193,7 +193,7 @@ def operand(node: Node) -> Operand:
     raise TypeError(f"{type(node).__name__} is not an operand")
 
 
-def is_null(form: Form, lower: Lower, value: Operand) -> Steps[Predicate]:
+def is_null(builder: PredicateBuilder, lower: Lower, value: Operand) -> Steps[Predicate]:
     """True if the operand is evaluated without a failure, and is NULL."""
     match value:
         case Property():
@@ -201,13 +201,13 @@ def is_null(form: Form, lower: Lower, value: Operand) -> Steps[Predicate]:
         case Value():
             return FALSE
         case BooleanNode():
-            not_null = yield from is_not_null(form, lower, value)
-            return form.negation(form.any_of([not_null, (yield from lower(value, EvaluationOutcome.ERROR))]))
+            not_null = yield from is_not_null(builder, lower, value)
+            return builder.negation(builder.any_of([not_null, (yield from lower(value, EvaluationOutcome.ERROR))]))
         case Nothing():
-            return form.negation((yield from operand_fails(lower, value)))
+            return builder.negation((yield from operand_fails(lower, value)))
 
 
-def is_not_null(form: Form, lower: Lower, value: Operand) -> Steps[Predicate]:
+def is_not_null(builder: PredicateBuilder, lower: Lower, value: Operand) -> Steps[Predicate]:
     """True if the operand is evaluated without a failure, and is not NULL."""
     match value:
         case Property():
@@ -216,7 +216,7 @@ def is_not_null(form: Form, lower: Lower, value: Operand) -> Steps[Predicate]:
             return TRUE
         case BooleanNode():
             true = yield from lower(value, EvaluationOutcome.TRUE)
-            return form.any_of([true, (yield from lower(value, EvaluationOutcome.FALSE))])
+            return builder.any_of([true, (yield from lower(value, EvaluationOutcome.FALSE))])
         case Nothing():
             return FALSE
 
@@ -266,7 +266,7 @@ def property_equals(name: str, value: str | Number, outcome: EvaluationOutcome) 
     return listed if outcome is EvaluationOutcome.TRUE else present_but_not(listed)
 
 
-def properties_equal(form: Form, left: str, right: str, outcome: EvaluationOutcome) -> Predicate:
+def properties_equal(builder: PredicateBuilder, left: str, right: str, outcome: EvaluationOutcome) -> Predicate:
     """Compare two properties that are present, as texts."""
     both = [IsPresent(left), IsPresent(right)]
     equal = TextsEqual(*sorted((left, right))) if left != right else IsPresent(left)
@@ -274,13 +274,17 @@ def properties_equal(form: Form, left: str, right: str, outcome: EvaluationOutco
         case EvaluationOutcome.TRUE:
             return equal
         case EvaluationOutcome.FALSE:
-            return form.all_of([*both, Not(equal)])
+            return builder.all_of([*both, Not(equal)])
         case EvaluationOutcome.ERROR:
             return FALSE
 
 
 def ordered(
-    form: Form, left: Property | Value, comparison: Comparison, right: Property | Value, outcome: EvaluationOutcome
+    builder: PredicateBuilder,
+    left: Property | Value,
+    comparison: Comparison,
+    right: Property | Value,
+    outcome: EvaluationOutcome,
 ) -> Predicate:
     """Compare two values as numbers. A number literal decides the type; two properties are doubles."""
     match left, right:
@@ -291,7 +295,7 @@ def ordered(
         case Property(), Property():
             if left.name > right.name:
                 left, right, comparison = right, left, _FLIPPED[comparison]
-            return _properties_ordered(form, left.name, comparison, right.name, outcome)
+            return _properties_ordered(builder, left.name, comparison, right.name, outcome)
         case Value(value=Number() as first), Value(value=Number() as second):
             return TRUE if outcome is _outcome(_numbers_compare(first, comparison, second)) else FALSE
     raise AssertionError("the grammar refuses to order anything else")
@@ -330,12 +334,12 @@ def _not_a_number(name: str, type_: NumberType) -> Predicate:
 
 
 def _properties_ordered(
-    form: Form, left: str, comparison: Comparison, right: str, outcome: EvaluationOutcome
+    builder: PredicateBuilder, left: str, comparison: Comparison, right: str, outcome: EvaluationOutcome
 ) -> Predicate:
     numbers = [IsNumber(left, NumberType.DOUBLE), IsNumber(right, NumberType.DOUBLE)]
     if outcome is EvaluationOutcome.ERROR:
         both = [IsPresent(left), IsPresent(right)]
-        return form.all_of([*both, form.negation(form.all_of(numbers))])
+        return builder.all_of([*both, builder.negation(builder.all_of(numbers))])
     if outcome is EvaluationOutcome.FALSE:
         comparison = OPPOSITE[comparison]
     if left == right:
@@ -346,44 +350,46 @@ def _properties_ordered(
 # Equality and IS NULL, with operands that may be NULL or booleans.
 
 
-def equal(form: Form, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome) -> Steps[Predicate]:
+def equal(
+    builder: PredicateBuilder, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome
+) -> Steps[Predicate]:
     """Both sides are evaluated. Two NULLs are equal. NULL on the left only gives NULL, on the right only FALSE."""
     if isinstance(left, Property) and isinstance(right, Value):
         return property_equals(left.name, right.value, outcome)
-    not_null = yield from _not_null_equal(form, lower, left, right, outcome)
+    not_null = yield from _not_null_equal(builder, lower, left, right, outcome)
     if outcome is EvaluationOutcome.ERROR:
-        return form.any_of(
+        return builder.any_of(
             [(yield from operand_fails(lower, left)), (yield from operand_fails(lower, right)), not_null]
         )
     left_side = is_null if outcome is EvaluationOutcome.TRUE else is_not_null
-    right_null = [(yield from left_side(form, lower, left)), (yield from is_null(form, lower, right))]
-    return form.any_of([not_null, form.all_of(right_null)])
+    right_null = [(yield from left_side(builder, lower, left)), (yield from is_null(builder, lower, right))]
+    return builder.any_of([not_null, builder.all_of(right_null)])
 
 
 def _not_null_equal(
-    form: Form, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome
+    builder: PredicateBuilder, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome
 ) -> Steps[Predicate]:
     """True if neither side is NULL and the comparison has the outcome."""
     match left, right:
         case Property(), Property():
-            return properties_equal(form, left.name, right.name, outcome)
+            return properties_equal(builder, left.name, right.name, outcome)
         case (Property() as named, Value() as literal) | (Value() as literal, Property() as named):
             return property_equals(named.name, literal.value, outcome)
         case Value(), Value():
             return values_equal(left.value, right.value, outcome)
         case BooleanNode(), Value(value=Number()):
-            return (yield from is_not_null(form, lower, left)) if outcome is EvaluationOutcome.FALSE else FALSE
+            return (yield from is_not_null(builder, lower, left)) if outcome is EvaluationOutcome.FALSE else FALSE
         case BooleanNode(), (Property() | Value()):
-            left_not_null = yield from is_not_null(form, lower, left)
-            both = [left_not_null, (yield from is_not_null(form, lower, right))]
-            return form.all_of(both) if outcome is EvaluationOutcome.ERROR else FALSE
+            left_not_null = yield from is_not_null(builder, lower, left)
+            both = [left_not_null, (yield from is_not_null(builder, lower, right))]
+            return builder.all_of(both) if outcome is EvaluationOutcome.ERROR else FALSE
         case Value(value=Number()), BooleanNode():
-            return (yield from is_not_null(form, lower, right)) if outcome is EvaluationOutcome.FALSE else FALSE
+            return (yield from is_not_null(builder, lower, right)) if outcome is EvaluationOutcome.FALSE else FALSE
         case ((Property() | Value() | BooleanNode()), BooleanNode()) if outcome is not EvaluationOutcome.ERROR:
             true, false = yield from _as_boolean(lower, left)
             same = yield from lower(right, outcome)
             other = yield from lower(right, outcome.negated)
-            return form.any_of([form.all_of([true, same]), form.all_of([false, other])])
+            return builder.any_of([builder.all_of([true, same]), builder.all_of([false, other])])
     return FALSE
 
 
@@ -407,9 +413,9 @@ _Part: TypeAlias = Callable[[EvaluationOutcome], Steps[Predicate]]
 class Lowering:
     """Lowers one syntax tree. Results are cached by node and outcome."""
 
-    def __init__(self, root: Node, form: Form) -> None:
+    def __init__(self, root: Node, builder: PredicateBuilder) -> None:
         self._root = root
-        self._form = form
+        self._builder = builder
         self._known: dict[tuple[Node, EvaluationOutcome], Predicate] = {}
 
     def predicate(self, outcome: EvaluationOutcome) -> Predicate:
@@ -435,17 +441,17 @@ class Lowering:
     def _chain(self, deciding: EvaluationOutcome, parts: list[_Part], outcome: EvaluationOutcome) -> Steps[Predicate]:
         """A chain of parts. The first part whose outcome is ``deciding`` decides the chain."""
         if outcome is deciding.negated:
-            return self._form.all_of((yield from _lower_all(parts, outcome)))
+            return self._builder.all_of((yield from _lower_all(parts, outcome)))
         if outcome is deciding:
             fails = yield from _lower_all(parts[:-1], EvaluationOutcome.ERROR)
             decides = yield from _lower_all(parts, deciding)
-            return decided(self._form, decides, [*fails, FALSE])
+            return decided(self._builder, decides, [*fails, FALSE])
         fails = yield from _lower_all(parts, EvaluationOutcome.ERROR)
         if {FALSE, fails[0]}.issuperset(fails):
             return fails[0]
         last = max(fails.index(failing) for failing in {*fails} - {FALSE})
         decides = yield from _lower_all(parts[:last], deciding)
-        return failed(self._form, [*decides, FALSE], fails[: last + 1])
+        return failed(self._builder, [*decides, FALSE], fails[: last + 1])
 
     def _not(self, node: nodes.Not, outcome: EvaluationOutcome) -> Steps[Predicate]:
         return (yield from self._lower(node.operand, outcome.negated))
@@ -456,7 +462,9 @@ class Lowering:
         if outcome is EvaluationOutcome.ERROR:
             return failing
         true = self._search_is_true(node, searched)
-        return true if outcome is EvaluationOutcome.TRUE else self._form.negation(self._form.any_of([true, failing]))
+        return (
+            true if outcome is EvaluationOutcome.TRUE else self._builder.negation(self._builder.any_of([true, failing]))
+        )
 
     def _search_is_true(self, node: nodes.TextSearch, searched: Operand) -> Predicate:
         """True if a search is TRUE: never for an empty search text, or an operand that is not a text."""
@@ -464,8 +472,8 @@ class Lowering:
             leaf = _SEARCHES[node.search](searched.name, node.text)
             return present_but_not(leaf) if node.negated else leaf
         if node.text and isinstance(searched, Value) and isinstance(searched.value, str):
-            found = text_holds(_SEARCHES[node.search]("", node.text), searched.value)
-            return FALSE if found is node.negated else TRUE
+            is_match = text_holds(_SEARCHES[node.search]("", node.text), searched.value)
+            return FALSE if is_match is node.negated else TRUE
         return FALSE
 
     def _ordering(self, node: nodes.Ordering, outcome: EvaluationOutcome) -> Steps[Predicate]:
@@ -482,24 +490,24 @@ class Lowering:
     ) -> Steps[Predicate]:
         """If the left side is NULL, the outcome is NULL, and the right side is not evaluated."""
         if isinstance(left, (Property, Value)) and isinstance(right, (Property, Value)):
-            return ordered(self._form, left, comparison, right, outcome)
+            return ordered(self._builder, left, comparison, right, outcome)
         if outcome is not EvaluationOutcome.ERROR:
             return FALSE
         left_fails = yield from operand_fails(self._lower, left)
         right_fails = yield from operand_fails(self._lower, right)
-        left_not_null = yield from is_not_null(self._form, self._lower, left)
-        return self._form.any_of([left_fails, self._form.all_of([left_not_null, right_fails])])
+        left_not_null = yield from is_not_null(self._builder, self._lower, left)
+        return self._builder.any_of([left_fails, self._builder.all_of([left_not_null, right_fails])])
 
     def _equal(self, node: nodes.Equal, outcome: EvaluationOutcome) -> Steps[Predicate]:
         left, right = operand(node.left), operand(node.right)
-        return (yield from equal(self._form, self._lower, left, right, outcome))
+        return (yield from equal(self._builder, self._lower, left, right, outcome))
 
     def _not_equal(self, node: nodes.NotEqual, outcome: EvaluationOutcome) -> Steps[Predicate]:
         left, right = operand(node.left), operand(node.right)
-        return (yield from equal(self._form, self._lower, left, right, outcome.negated))
+        return (yield from equal(self._builder, self._lower, left, right, outcome.negated))
 
     def _is_null(self, node: nodes.IsNull, outcome: EvaluationOutcome) -> Steps[Predicate]:
-        return (yield from equal(self._form, self._lower, operand(node.operand), Nothing(), outcome))
+        return (yield from equal(self._builder, self._lower, operand(node.operand), Nothing(), outcome))
 
 
 def _parts(node: nodes.And | nodes.Or) -> list[Node]:

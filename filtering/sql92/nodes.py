@@ -227,14 +227,14 @@ def unquoted_texts(root: Node) -> list[UnquotedText]:
     ``region = beijing`` compares two properties. Where two are meant, their names mostly share a word, as in
     ``price = oldPrice``. In ``region = beijing OR shanghai``, the last property may be another value of the first one.
     """
-    found = []
+    unquoted = []
     last_compared: dict[Node, Node | None] = {}
     """By AND and OR, the comparison to which a property alone on its right belongs."""
     for node in reversed(list(walk(root))):
         if (compared := _compared_text(node)) is not None:
             name, value = compared
             if isinstance(value, Property):
-                found.append(UnquotedText(value, name, string_literal(value.name)))
+                unquoted.append(UnquotedText(value, name, string_literal(value.name)))
         if isinstance(node, (And, Or)):
             left, right = inside(node.left), inside(node.right)
             before = right if not isinstance(right, Property) else left
@@ -245,8 +245,8 @@ def unquoted_texts(root: Node) -> list[UnquotedText]:
             if is_same and isinstance(right, Property) and (compared := _compared_text(before)) is not None:
                 operator = "=" if isinstance(node, Or) else "<>"
                 correction = f"{compared[0]} {operator} {string_literal(right.name)}"
-                found.append(UnquotedText(right, compared[0], correction, is_alone=True))
-    return sorted(found, key=lambda each: each.text.position)
+                unquoted.append(UnquotedText(right, compared[0], correction, is_alone=True))
+    return sorted(unquoted, key=lambda unquoted_text: unquoted_text.text.position)
 
 
 def _compared_text(node: Node) -> tuple[str, Node] | None:

@@ -1,7 +1,7 @@
 """Predicates in normal form, so that most equal predicates are one object and are evaluated once for all groups.
 
 Negation occurs at leaves only. Conjunctions and disjunctions are flat and sorted. They contain no repeated terms and no
-terms that other terms imply. Comparisons of integers have closed bounds. NormalForm builds such predicates bottom-up:
+terms that other terms imply. Comparisons of integers have closed bounds. NormalFormBuilder builds them bottom-up:
 
 1. Terms are flattened, and constants and repetitions removed.
 2. Terms about one property are merged (``all_of``, ``any_of``). A term is a leaf or a negated leaf; without the
@@ -11,8 +11,8 @@ terms that other terms imply. Comparisons of integers have closed bounds. Normal
 4. The rest is sorted: cheap leaves first, then by name. If something changed in 3., it begins again.
 
 Terms with many terms of their own are not merged or compared (_MANY, _FEW): expressions may have thousands.
-Predicates that are evaluated, but never compared or shown, need no normal form: Form combines them in a third of the
-time.
+Predicates that are evaluated, but never compared or shown, need no normal form: PredicateBuilder combines them in a
+third of the time.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from filtering.predicate import (
 )
 
 
-class Form:
-    """Combines predicates without constants and repeated terms: in a third of the time that NormalForm takes."""
+class PredicateBuilder:
+    """Combines predicates without constants and repeated terms: in a third of the time that NormalFormBuilder takes."""
 
     def all_of(self, terms: Iterable[Predicate]) -> Predicate:
         """The conjunction of some terms; TRUE without any."""
@@ -298,7 +298,7 @@ _MANY = 64
 _CHEAP = (IsPresent, TextIn, IsTrueText)
 
 
-class NormalForm(Form):
+class NormalFormBuilder(PredicateBuilder):
     """Builds predicates in normal form. It caches results: expressions that share one object compile faster."""
 
     def __init__(self) -> None:

@@ -96,7 +96,7 @@ _ONE_OPERATOR = {
 
 def unknown(text: str, position: int, version: RocketMQVersion = NEWEST) -> str:
     """Why the broker refuses the character at ``position``, with which no token starts. Without a full stop."""
-    advice = _for_version(_of_character(text, position), version)
+    advice = _for_version(_advice_on_character(text, position), version)
     return f"The character {text[position]!a} is not part of the language" + (f": {advice}" if advice else "")
 
 
@@ -119,7 +119,7 @@ def _advice_at(text: str, position: int, version: RocketMQVersion) -> str:
     if place is None or tokens[place].kind == END:
         return ""
     if tokens[place].kind == UNKNOWN:
-        return _of_character(text, position)
+        return _advice_on_character(text, position)
     before = tokens[:place]
     if not before or before[-1].kind in _BEFORE_OPERANDS:
         return _instead_of_operand(text, before, tokens[place])
@@ -134,7 +134,7 @@ def sentence(advice: str) -> str:
     return f"{advice[:1].upper()}{advice[1:]}."
 
 
-def _of_character(text: str, position: int) -> str:
+def _advice_on_character(text: str, position: int) -> str:
     """What to write instead of a character with which no token starts."""
     character, before = text[position], text[:position]
     match character:

@@ -152,12 +152,12 @@ def _text_search(node: nodes.TextSearch, properties: Properties) -> Steps[Value]
         return False
     match node.search:
         case Search.CONTAINS:
-            found = node.text in text
+            is_match = node.text in text
         case Search.STARTS_WITH:
-            found = text.startswith(node.text)
+            is_match = text.startswith(node.text)
         case Search.ENDS_WITH:
-            found = text.endswith(node.text)
-    return found is not node.negated
+            is_match = text.endswith(node.text)
+    return is_match is not node.negated
 
 
 def _in(node: nodes.In, properties: Properties) -> Value:

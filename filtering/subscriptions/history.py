@@ -47,10 +47,10 @@ def append_state(states: list[State], new: State) -> None:
 
 def states_by_key(states: Iterable[State]) -> defaultdict[GroupTopic, list[State]]:
     """The states of each group and topic, in the same order."""
-    found: defaultdict[GroupTopic, list[State]] = defaultdict(list)
+    by_key: defaultdict[GroupTopic, list[State]] = defaultdict(list)
     for state in states:
-        found[state.key].append(state)
-    return found
+        by_key[state.key].append(state)
+    return by_key
 
 
 def subscription_history(
@@ -92,10 +92,10 @@ class _Restart(NamedTuple):
 
 def _restarts(earlier: Sequence[EarlierConfig], config: BrokerConfig) -> Iterator[_Restart]:
     """The starts with another Bloom filter, or with a version that reads expressions otherwise."""
-    configs = [*(each.config for each in earlier), config]
+    configs = [*(earlier_config.config for earlier_config in earlier), config]
     for (before, at), after in zip(earlier, configs[1:], strict=True):
         filters = before.bloom_filter, after.bloom_filter
-        discards = len({(each.k, each.m) for each in filters}) > 1
+        discards = len({(earlier_config.k, earlier_config.m) for earlier_config in filters}) > 1
         if discards or before.version.has_text_searches != after.version.has_text_searches:
             yield _Restart(at, after.version, discards)
 

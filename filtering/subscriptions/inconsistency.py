@@ -111,31 +111,31 @@ def seeming_disagreements(
     """
     with_clients = {event.group for event in events if event.client_id is not None}
     states = states_by_key(row for row in history if row.consumer_group not in with_clients)
-    return [each for key in sorted(states) for each in _seeming(states[key])]
+    return [disagreement for key in sorted(states) for disagreement in _seeming(states[key])]
 
 
 def _seeming(rows: Iterable[SubscriptionRow]) -> list[SeemingDisagreement]:
     """Those of one group and topic."""
-    found: list[SeemingDisagreement] = []
+    disagreements: list[SeemingDisagreement] = []
     changes: list[SubscriptionRow] = []
     """The first row of each filter in force since the group came, in order."""
     for row in rows:
         if row.is_consuming and changes and changes[-1].filter == row.filter:
             continue
-        is_open = bool(found) and found[-1].valid_to is None
-        if is_open and not (row.is_consuming and any(row.filter == each.filter for each in found[-1].rows)):
-            found[-1] = replace(found[-1], valid_to=row.valid_from)
+        is_open = bool(disagreements) and disagreements[-1].valid_to is None
+        if is_open and not (row.is_consuming and any(row.filter == other.filter for other in disagreements[-1].rows)):
+            disagreements[-1] = replace(disagreements[-1], valid_to=row.valid_from)
             is_open = False
         if not row.is_consuming:
             changes = []
             continue
-        same = [i for i, each in enumerate(changes) if each.filter == row.filter]
+        same = [i for i, other in enumerate(changes) if other.filter == row.filter]
         if same and not is_open and row.valid_from - changes[same[-1] + 1].valid_from <= FLIP_BACK:
             since = changes[same[-1] :]
-            filters = tuple({each.filter: each for each in since}.values())
-            found.append(SeemingDisagreement(since[1].valid_from, None, row.valid_from, filters))
+            filters = tuple({other.filter: other for other in since}.values())
+            disagreements.append(SeemingDisagreement(since[1].valid_from, None, row.valid_from, filters))
         changes.append(row)
-    return found
+    return disagreements
 
 
 def group_clients(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:

@@ -174,12 +174,12 @@ def versions_in_log(text: str) -> ShownVersions | None:
 
 def versions_of_clients(text: str) -> dict[str, RocketMQVersion]:
     """By group, the oldest version of its clients in a broker.log. A client may be older or newer than its broker."""
-    found: dict[str, RocketMQVersion] = {}
+    versions: dict[str, RocketMQVersion] = {}
     for group, number in _CONNECTED.findall(text):
         version = client_version(int(number))
         if version is not None:
-            found[group] = min(version, found.get(group, version))
-    return found
+            versions[group] = min(version, versions.get(group, version))
+    return versions
 
 
 def _log_lines(text: str) -> list[tuple[int, re.Match[str], list[str]]]:

@@ -121,8 +121,8 @@ def _scalars(node: yaml.Node) -> Iterator[yaml.Node]:
     if isinstance(node, yaml.ScalarNode):
         yield node
     for child in node.value if isinstance(node, yaml.CollectionNode) else ():
-        for each in child if isinstance(child, tuple) else (child,):
-            yield from _scalars(each)
+        for value in child if isinstance(child, tuple) else (child,):
+            yield from _scalars(value)
 
 
 def _event(entry: object) -> SubscriptionEvent:

@@ -78,7 +78,9 @@ def asked_again(before: WatchedGroup, now: WatchedGroup) -> list[str]:
 
 
 def _versions(group: WatchedGroup) -> dict[str, tuple[object, int]]:
-    return {topic: (filter_of(each), each["version"]) for topic, each in group.subscriptions.items()}
+    return {
+        topic: (filter_of(subscription), subscription["version"]) for topic, subscription in group.subscriptions.items()
+    }
 
 
 def changes(
@@ -116,11 +118,11 @@ class _Changes:
         joined = [client_id for client_id, other in is_other.items() if other]
         # Of clients that all were replaced between two looks, it is not known until when the old ones were online.
         is_replaced = bool(gone) and bool(joined) and not remaining
-        found = [event for each in joined for event in self._joins(each, is_replaced)]
-        first_join = min((event.at for event in found), default=None)
-        found += [event for each in remaining for event in self._resubscribes(each)]
+        new_events = [event for each in joined for event in self._joins(each, is_replaced)]
+        first_join = min((event.at for event in new_events), default=None)
+        new_events += [event for each in remaining for event in self._resubscribes(each)]
         left = [self._leaves(each, first_join if is_replaced else None, bool(self.now.clients)) for each in gone]
-        ordered = list(in_order([*left, *found]))
+        ordered = list(in_order([*left, *new_events]))
         if not self.now.clients:
             self.registered.subscriptions.clear()
             return ordered
@@ -153,12 +155,16 @@ class _Changes:
     def _resubscribes(self, client_id: str) -> Iterator[SubscriptionEvent]:
         client, look = self.now.clients[client_id], self.look
         before, after = self._own(self.before.clients[client_id], self.before), self._own(client)
-        filters = {topic: filter_of(each) for topic, each in before.items()}
-        changed = {topic: each for topic, each in after.items() if filters.get(topic) != filter_of(each)}
+        filters = {topic: filter_of(subscription) for topic, subscription in before.items()}
+        changed = {
+            topic: subscription
+            for topic, subscription in after.items()
+            if filters.get(topic) != filter_of(subscription)
+        }
         dropped = [topic for topic in before if topic not in after]
         if not changed and not dropped:
             return iter(())
-        times = [each["version"] for each in changed.values() if look.includes(each["version"])]
+        times = [subscription["version"] for subscription in changed.values() if look.includes(subscription["version"])]
         born = self._born(changed)
         at = born if born is not None else max(times, default=look.end)
         is_known = born is not None or bool(times)
@@ -187,9 +193,13 @@ class _Changes:
             committed=committed,
         )
         if client.sends_with_pulls:
-            for each in subscriptions.values():
+            for subscription in subscriptions.values():
                 yield replace(
-                    sent, operation=Operation.PULL_SUBSCRIPTION, subscriptions=(each,), protocol=None, committed=None
+                    sent,
+                    operation=Operation.PULL_SUBSCRIPTION,
+                    subscriptions=(subscription,),
+                    protocol=None,
+                    committed=None,
                 )
         yield sent
 
@@ -201,10 +211,10 @@ class _Changes:
         """When the broker registered these filters between the looks (ms); None if it did not, or there are none."""
         times = [
             self.now.born[topic]
-            for topic, each in subscriptions.items()
+            for topic, subscription in subscriptions.items()
             if topic in self.now.born
-            and expression_type(each) == SQL92
-            and filter_of(self.now.subscriptions.get(topic, each)) == filter_of(each)
+            and expression_type(subscription) == SQL92
+            and filter_of(self.now.subscriptions.get(topic, subscription)) == filter_of(subscription)
         ]
         return min((at for at in times if self.look.includes(at)), default=None)
 
@@ -213,30 +223,30 @@ class _Changes:
         if event.operation is not Operation.HEARTBEAT:
             return event
         newer = []
-        for each in event.subscriptions:
-            known = self.registered.subscriptions.get(each["topic"])
-            in_force = self.now.subscriptions.get(each["topic"])
-            is_in_force = in_force is not None and filter_of(in_force) == filter_of(each)
-            if known is not None and is_in_force and filter_of(known) != filter_of(each):
-                each = _newer(each, known)
-            newer.append(each)
+        for subscription in event.subscriptions:
+            known = self.registered.subscriptions.get(subscription["topic"])
+            in_force = self.now.subscriptions.get(subscription["topic"])
+            is_in_force = in_force is not None and filter_of(in_force) == filter_of(subscription)
+            if known is not None and is_in_force and filter_of(known) != filter_of(subscription):
+                subscription = _newer(subscription, known)
+            newer.append(subscription)
         self.registered.update_subscription(newer)
         return replace(event, subscriptions=tuple(newer))
 
     def _in_force(self, accepted: Sequence[SubscriptionEvent]) -> Iterator[SubscriptionEvent]:
         """More heartbeats, if the broker has other subscriptions than those: a client sends its own again and again."""
         last = max((event.at for event in accepted), default=self.look.before or 0)
-        for topic, each in self.now.subscriptions.items():
+        for topic, subscription in self.now.subscriptions.items():
             known = self.registered.subscriptions.get(topic)
-            if known is not None and filter_of(known) == filter_of(each):
+            if known is not None and filter_of(known) == filter_of(subscription):
                 continue
-            client_id = self._client_of(each)
+            client_id = self._client_of(subscription)
             protocol = self.now.clients[client_id].protocol if client_id is not None else None
-            born = self._born({topic: each})
-            is_known = born is None and self.look.includes(each["version"])
-            at = max(last, born or (each["version"] if is_known else self.look.end))
+            born = self._born({topic: subscription})
+            is_known = born is None and self.look.includes(subscription["version"])
+            at = max(last, born or (subscription["version"] if is_known else self.look.end))
             since = None if born is not None or is_known else self.look.before
-            newer = each if known is None else _newer(each, known)
+            newer = subscription if known is None else _newer(subscription, known)
             self.registered.update_topic(newer)
             yield SubscriptionEvent(
                 at, Operation.REGISTER, self.group, (newer,), client_id=client_id,

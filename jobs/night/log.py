@@ -6,8 +6,8 @@ earlier nights read of it (ReadSoFar):
 
 - LogComparison compares stored messages with the log, from the end backwards: where does it begin to differ? Then the
   broker has cut its log, or it is another log.
-- LogRepairs looks for bytes that an earlier night could not read and that are right now: damage (*repaired*), and
-  messages that were stored with a damaged body (*mended*).
+- RecoveredParts looks for bytes that an earlier night could not read and that are right now: damage (*recovered
+  ranges*), and messages that were stored with a damaged body (*recovered bodies*).
 - The rest is new, up to the last segment with data. It is cut into ranges of about 128 MiB, one for each task. A range
   begins anywhere: its task synchronises at the first record that knows its own offset, and :func:`read_ranges` reads
   two ranges again as one if their borders do not meet.
@@ -246,18 +246,18 @@ COMPARED_DAMAGE = 64 << 20
 class _Damage:
     """Quarantined bytes of a segment file, from a physical offset to another.
 
-    ``is_gap``: the rest of the segment was missing. ``is_repaired``: the log has other bytes there now.
+    ``is_gap``: the rest of the segment was missing. ``is_recovered``: the log has other bytes there now.
     """
 
     segment: str
     start: int
     stop: int
     is_gap: bool
-    is_repaired: bool = False
+    is_recovered: bool = False
 
 
-class LogRepairs:
-    """The repairs of a log of which the messages up to the physical offset ``end`` are stored in a warehouse."""
+class RecoveredParts:
+    """What can be read now of a log whose messages up to the physical offset ``end`` are stored in a warehouse."""
 
     def __init__(self, log: LogSegments, broker_name: str, end: int, warehouse: Warehouse) -> None:
         self._log = log
@@ -266,7 +266,7 @@ class LogRepairs:
         self._messages = warehouse.files(COMMITLOG, broker_name)
         self._quarantine = warehouse.files(QUARANTINE, broker_name)
 
-    def mended(self) -> list[LogRange]:
+    def recovered_bodies(self) -> list[LogRange]:
         """The messages that were stored with a damaged body and have the right one in the log now."""
         columns = ["commitlog_offset", "store_size"]
         damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", self._log.start)]
@@ -280,10 +280,10 @@ class LogRepairs:
                     ranges.append(self._log.range(offset, offset + size))
         return ranges
 
-    def repaired(self) -> list[LogRange]:
+    def recovered_ranges(self) -> list[LogRange]:
         """Ranges of quarantined bytes that differ in the log now, and of segments that were missing.
 
-        Damage that adjoins is one range: a repaired message may begin in one piece and end in the next.
+        Damage that adjoins is one range: a recovered message may begin in one piece and end in the next.
         """
         pieces = self._quarantined()
         ranges: list[LogRange] = []
@@ -295,10 +295,10 @@ class LogRepairs:
                 ranges += self._fill(piece, next_start)
             if adjoins:
                 areas[-1].stop = piece.stop
-                areas[-1].is_repaired |= piece.is_repaired
+                areas[-1].is_recovered |= piece.is_recovered
             else:
                 areas.append(piece)
-        ranges += [self._log.range(area.start, area.stop) for area in areas if area.is_repaired]
+        ranges += [self._log.range(area.start, area.stop) for area in areas if area.is_recovered]
         return sorted(ranges, key=lambda part: part.start)
 
     def _quarantined(self) -> list[_Damage]:
@@ -316,7 +316,7 @@ class LogRepairs:
                 if is_missing or (found is not None and found[0].path == name):
                     piece = _Damage(name, offset, offset + max(1, len(data)), is_gap=not data)
                     if compared < COMPARED_DAMAGE:
-                        piece.is_repaired = not piece.is_gap and self._log.read(offset, len(data)) != data
+                        piece.is_recovered = not piece.is_gap and self._log.read(offset, len(data)) != data
                         compared += len(data)
                     pieces.append(piece)
         return sorted(pieces, key=lambda piece: (piece.start, piece.segment, not piece.is_gap))
@@ -343,7 +343,7 @@ class LogRepairs:
         others = []
         for part in self._log.parts(gap.start, min(self._first_message_after(gap.start), next_start)):
             if part.start == gap.start:
-                gap.stop, gap.is_repaired = part.stop, True
+                gap.stop, gap.is_recovered = part.stop, True
             else:
                 others.append(part)
         return others
@@ -408,17 +408,17 @@ RANGE_BYTES = 128 << 20
 class LogPlan:
     """The parts of a log that a night reads.
 
-    ``ranges``: new parts, in order. ``repaired``: earlier ranges that were damaged and changed since. ``mended``:
-    ranges of one message that was stored with a damaged body and has the right one now. ``cut``: the physical offset
-    from which the log differs from the stored messages; 0 if it is another log. ``deleted``: the bytes that the broker
-    deleted before a night read them. ``unread``: the bytes before the first message of the first night, which that
-    night's copy of the log did not have, and which no night reads.
+    ``ranges``: new parts, in order. ``recovered_ranges``: earlier ranges that were damaged and changed since.
+    ``recovered_bodies``: ranges of one message that was stored with a damaged body and has the right one now. ``cut``:
+    the physical offset from which the log differs from the stored messages; 0 if it is another log. ``deleted``: the
+    bytes that the broker deleted before a night read them. ``unread``: the bytes before the first message of the first
+    night, which that night's copy of the log did not have, and which no night reads.
     """
 
     log: LogSegments
     ranges: Sequence[LogRange] = ()
-    repaired: Sequence[LogRange] = ()
-    mended: Sequence[LogRange] = ()
+    recovered_ranges: Sequence[LogRange] = ()
+    recovered_bodies: Sequence[LogRange] = ()
     cut: int | None = None
     deleted: PhysicalRange | None = None
     unread: PhysicalRange | None = None
@@ -426,7 +426,7 @@ class LogPlan:
     @property
     def size(self) -> int:
         """The number of bytes to read."""
-        parts = [*self.ranges, *self.repaired, *self.mended]
+        parts = [*self.ranges, *self.recovered_ranges, *self.recovered_bodies]
         return sum(min(part.stop, part.data_end) - part.start for part in parts)
 
 
@@ -439,14 +439,14 @@ def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Wareh
     if so_far is None:
         return LogPlan(log, _ranges(log, log.start, None))
     comparison = LogComparison(log, so_far.broker_name, so_far.end, warehouse)
-    repairs = LogRepairs(log, so_far.broker_name, so_far.end, warehouse)
+    recovered = RecoveredParts(log, so_far.broker_name, so_far.end, warehouse)
     cut = comparison.first_difference()
-    mended: Sequence[LogRange] = repairs.mended() if so_far.has_damaged_bodies else ()
+    recovered_bodies: Sequence[LogRange] = recovered.recovered_bodies() if so_far.has_damaged_bodies else ()
     deleted = (so_far.end, log.start) if so_far.end < log.start else None
     if cut is not None and cut > max(log.start, comparison.first_stored):
         log = _with_data(snapshot, cut)
-        repaired, mended = _before(cut, repairs.repaired()), _before(cut, mended)
-        return LogPlan(log, _ranges(log, cut, None), repaired, mended, cut=cut)
+        recovered_ranges, recovered_bodies = _before(cut, recovered.recovered_ranges()), _before(cut, recovered_bodies)
+        return LogPlan(log, _ranges(log, cut, None), recovered_ranges, recovered_bodies, cut=cut)
     if cut is not None or (deleted is not None and _goes_back(log, so_far.queue_ends, snapshot.offsets.min_offsets)):
         if not new_epoch:
             raise UsageError(
@@ -461,7 +461,7 @@ def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Wareh
     if is_unchanged and log.record(so_far.end) is None:
         ranges = []  # the same damage as in the night before, and no new bytes
     unread = (log.start, so_far.begin) if so_far.begin is not None and log.start < so_far.begin else None
-    return LogPlan(log, ranges, repairs.repaired(), mended, deleted=deleted, unread=unread)
+    return LogPlan(log, ranges, recovered.recovered_ranges(), recovered_bodies, deleted=deleted, unread=unread)
 
 
 def _before(offset: int, parts: Sequence[LogRange]) -> Sequence[LogRange]:

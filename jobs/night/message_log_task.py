@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from filtering.delivery.entries import Int64s, among
 from jobs.night.commit import Changes
 from jobs.night.rows import RejectedLine, quarantined_lines, remove_lines
-from schemas.arrow_batches import of_one_type, split
+from schemas.arrow_batches import as_one_type, split
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFile, DataFileWriter
 from schemas.messages.bodies import Bodies
@@ -158,7 +158,7 @@ def _in_log_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if np.all(offsets[1:] >= offsets[:-1]):
         return list(batches)
     columns = [
-        pa.chunked_array(of_one_type([batch[name] for batch in batches])) for name in COMMITLOG.file_schema.names
+        pa.chunked_array(as_one_type([batch[name] for batch in batches])) for name in COMMITLOG.file_schema.names
     ]
     rows = pa.Table.from_arrays(columns, names=COMMITLOG.file_schema.names).unify_dictionaries()
     taken: list[pa.RecordBatch] = rows.take(pa.array(np.argsort(offsets, kind="stable"))).combine_chunks().to_batches()
@@ -260,7 +260,7 @@ def ingest_message_log(
 def numbered_lines(last: LedgerEntry | None) -> NumberedLines | None:
     """What the nights up to ``last`` have read of a message log without positions; None if there was none."""
     text = last.inputs.get(NUMBERED_LINES) if last is not None else None
-    return NumberedLines.of_text(text) if text else None
+    return NumberedLines.from_text(text) if text else None
 
 
 def _new_parts(file: Path, form: LogForm, read: ReadFile | None) -> Iterator[LogPart]:

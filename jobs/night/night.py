@@ -39,12 +39,13 @@ from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.group import NightFilters
-from filtering.consumption.offsets import BrokerOffsets, GroupNight, QueueRenewal, TopicOffsets
+from filtering.consumption.offsets import BrokerOffsets, GroupNight, QueueRestart, TopicOffsets
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.entries import Int64s, MultiDispatch, MultiQueue, Queue
 from filtering.delivery.pull_window import (
     BEGINNING,
     FOREVER,
+    NO_END,
     FilterDataInForce,
     PullWindow,
     UncertainChange,
@@ -323,27 +324,27 @@ class _Deletion:
         return old.first <= self.after and old.last < self.begin and (new is None or self.begin <= new.first)
 
 
-def find_renewals(
+def find_restarts(
     queues: Queues,
     before: Mapping[str, TopicOffsets],
-    places: Callable[[str, Collection[int]], Mapping[tuple[int, int], int]],
+    physical_offsets: Callable[[str, Collection[int]], Mapping[tuple[int, int], int]],
     log_start: int,
-) -> dict[str, list[QueueRenewal]]:
-    """The renewals of queues by topic, in order.
+) -> dict[str, list[QueueRestart]]:
+    """The restarts of queues by topic, in order.
 
-    ``queues``: the new entries. ``before``: the queues when the night begins. ``places`` returns the physical offsets
-    of a topic's stored entries at some queue offsets, by queue id and queue offset. The log begins at ``log_start``.
+    ``queues``: the new entries. ``before``: the queues when the night begins. ``physical_offsets`` returns those of a
+    topic's stored entries at some queue offsets, by queue id and queue offset. The log begins at ``log_start``.
     """
     ends = {topic: known.ends_by_queue for topic, known in before.items()}
-    renewed = {
+    restarted = {
         topic
         for (topic, queue_id), progress in queues.items()
         if len(progress) > 1 or (progress[0].first == 0 and ends.get(topic, {}).get(queue_id, 0) > 0)
     }
     found = {}
-    for topic in sorted(renewed):
+    for topic in sorted(restarted):
         stored = {queue_id: end for queue_id, end in ends.get(topic, {}).items() if end > 0}
-        place = places(topic, {0, *(end - 1 for end in stored.values())})
+        place = physical_offsets(topic, {0, *(end - 1 for end in stored.values())})
         generations: dict[int, list[_Generation]] = {}
         for queue_id, end in stored.items():
             first, last = (place.get((queue_id, offset), _NOT_STORED) for offset in (0, end - 1))
@@ -351,7 +352,7 @@ def find_renewals(
         for (name, queue_id), progress in queues.items():
             if name == topic:
                 generations[queue_id] = _continued(generations.get(queue_id, []), progress)
-        found[topic] = _renewals(generations, log_start)
+        found[topic] = _restarts(generations, log_start)
     return found
 
 
@@ -367,8 +368,8 @@ def _continued(known: Sequence[_Generation], progress: Sequence[QueueProgress]) 
     return found
 
 
-def _renewals(queues: Mapping[int, Sequence[_Generation]], log_start: int) -> list[QueueRenewal]:
-    """The renewals of the queues of a topic.
+def _restarts(queues: Mapping[int, Sequence[_Generation]], log_start: int) -> list[QueueRestart]:
+    """The restarts of the queues of a topic.
 
     If the last message of an old queue is still in the log, the topic was deleted, and with it all of its queues.
     Otherwise an operator may have removed this queue alone.
@@ -382,10 +383,10 @@ def _renewals(queues: Mapping[int, Sequence[_Generation]], log_start: int) -> li
             new = generations[number + 1] if number + 1 < len(generations) else None
             deletion = next((each for each in deletions if each.ends(old, new)), None)
             if deletion is not None:
-                found.append(QueueRenewal(queue_id, deletion.begin, deletion.at, old.end))
+                found.append(QueueRestart(queue_id, deletion.begin, deletion.at, old.end))
             elif new is not None:
-                found.append(QueueRenewal(queue_id, new.first, new.at, old.end, keeps_offsets=True))
-    return sorted(found, key=lambda renewal: (renewal.at, renewal.commitlog_offset))
+                found.append(QueueRestart(queue_id, new.first, new.at, old.end, keeps_offsets=True))
+    return sorted(found, key=lambda restart: (restart.at, restart.commitlog_offset))
 
 
 # The pull windows of earlier nights: for late messages, and those that an older mqsieve did not store.
@@ -465,8 +466,8 @@ def plan_older_nights(
         known = [event for event in with_offsets(events, entry.resets_by_time) if event.at <= (entry.as_of or 0)]
         history = before.history(known, entry.broker, expressions)
         queues = {**read_queues, **night.offsets.read_queues}
-        renewals = after.renewals_since(before)
-        offsets = replace(night.offsets, read_queues=queues, renewals=renewals, taken_at=entry.as_of)
+        restarts = after.restarts_since(before)
+        offsets = replace(night.offsets, read_queues=queues, restarts=restarts, taken_at=entry.as_of)
         plan = plan_night(history, known, before.offsets, offsets, entry.broker, before.config)
         changes.add_rows(PULL_WINDOWS, [window_rows(plan, entry.run)])
 
@@ -525,14 +526,14 @@ class Night:
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
         instants = times_of_leaving(plan.groups)
-        mended = self._mend()
+        recovered_bodies = self._read_recovered_bodies()
         new = self._new(plan, instants)
-        renewals, new_queues = self._renewals(new), _new_queues(plan, new)
+        restarts, new_queues = self._restarts(new), _new_queues(plan, new)
         starts_to_pop = self._note_pops(new)
         # Rare: what groups pull depends on them, so the messages are read once more.
-        if renewals or new_queues or starts_to_pop:
+        if restarts or new_queues or starts_to_pop:
             self._tasks.discard(new)
-            self.offsets = replace(self.offsets, renewals=renewals, new_queues=new_queues)
+            self.offsets = replace(self.offsets, restarts=restarts, new_queues=new_queues)
             plan = self._plan()
             instants = times_of_leaving(plan.groups)
             new = self._new(plan, instants)
@@ -545,7 +546,7 @@ class Night:
             new.result.queues,
             late.result.queues if late is not None else {},
             {topic: known.begins_by_queue for topic, known in self.state.topics.items()},
-            renewals,
+            restarts,
             instants,
         )
         self.changes.add_rows(PULL_WINDOWS, [window_rows(plan, self.changes.run)])
@@ -556,7 +557,7 @@ class Night:
             traced,
         )  # fmt: skip
         self._add_progress(rows)
-        total = mended
+        total = recovered_bodies
         for part in parts:
             total.add_totals(part.result)
         return NightOutcome(plan, rows, total, self._settled)
@@ -601,14 +602,14 @@ class Night:
         """Writes what groups popped."""
         if Step.DELIVER not in self.steps or not self.pop_modes.are_written_down(self.broker):
             return NO_POPS
-        pops = NightPops(self.state, self.changes, self.history, self.pop_groups, self._end, self.new.repaired)
+        pops = NightPops(self.state, self.changes, self.history, self.pop_groups, self._end, self.new.recovered_ranges)
         return replace(pops.run(), popping=self._pops.recorded.keys())
 
     @property
     def _end(self) -> int:
         """The physical offset up to which the night filters messages."""
         if self.new.plan is not None:
-            return FOREVER
+            return NO_END
         return self.new.stored[1] if self.new.stored is not None else self.state.filtered_to
 
     def _offsets_of_resets(self) -> dict[str, dict[int, int]]:
@@ -644,15 +645,15 @@ class Night:
         self._tasks.discard(new)
         return rows
 
-    def _renewals(self, new: Part) -> dict[str, list[QueueRenewal]]:
+    def _restarts(self, new: Part) -> dict[str, list[QueueRestart]]:
         """The queues that began again in the night. It is known when the new messages have been read."""
 
-        def places(topic: str, queue_offsets: Collection[int]) -> dict[Key, int]:
+        def physical_offsets(topic: str, queue_offsets: Collection[int]) -> dict[Key, int]:
             where = [one_of("topic", [topic]), one_of("queue_offset", queue_offsets)]
             names = ["queue_id", "queue_offset", "commitlog_offset"]
             return greatest(self.changes.rows(CONSUMEQUEUE, names, where), names[:2], names[2])
 
-        return find_renewals(new.result.queues, self.state.topics, places, self.offsets.log_start)
+        return find_restarts(new.result.queues, self.state.topics, physical_offsets, self.offsets.log_start)
 
     def _add_progress(self, rows: ProgressRows) -> None:
         self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])
@@ -678,12 +679,12 @@ class Night:
             return {}
         return TracedDeliveries(self.state, self.changes, self._end, self.as_of).run()
 
-    def _mend(self) -> TaskResult:
+    def _read_recovered_bodies(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""
-        parts = self.new.plan.mended if self.new.plan is not None else ()
-        mended = self._tasks.read_again(parts, (COMMITLOG, POP_RECORDS, QUARANTINE, CONSUMPTIONS), {})
-        self._tasks.add_files(mended)
-        return mended
+        parts = self.new.plan.recovered_bodies if self.new.plan is not None else ()
+        recovered_bodies = self._tasks.read_again(parts, (COMMITLOG, POP_RECORDS, QUARANTINE, CONSUMPTIONS), {})
+        self._tasks.add_files(recovered_bodies)
+        return recovered_bodies
 
     def _new(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part:
         windows, uncertain_changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_changes)
@@ -731,13 +732,13 @@ class Night:
 
     def _late(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part | None:
         """Filters messages that earlier nights could not read, as those nights would have filtered them."""
-        repaired = self.new.repaired
+        recovered_ranges = self.new.recovered_ranges
         stored = self._stored(end=self.state.filtered_to)
-        if not repaired and stored is None:
+        if not recovered_ranges and stored is None:
             return None
         windows: list[PullWindow] = []
         if Step.DELIVER in self.steps:
-            first = min([*(part.start for part in repaired), *(stored or ())])
+            first = min([*(part.start for part in recovered_ranges), *(stored or ())])
             windows += late_windows(
                 first, self.state, self._events, plan, self.expressions, self.changes, self.pop_groups
             )
@@ -750,7 +751,7 @@ class Night:
 
     def _read_late(self, topics: Mapping[str, TopicWork]) -> TaskResult:
         total = self._read_stored(topics, end=self.state.filtered_to)
-        total.add(self._tasks.read_again(self.new.repaired, self._tables_of_log, topics))
+        total.add(self._tasks.read_again(self.new.recovered_ranges, self._tables_of_log, topics))
         # The offsets that these messages note are where the later ones left room for them.
         dispatch = replace(self._multi_dispatch(), queues={})
         self._dispatch_to_lmqs(total, topics, dispatch, self._stored(end=self.state.filtered_to))
@@ -761,14 +762,14 @@ class Night:
         """The tables that are written while the log is read."""
         return WRITTEN_BY_TASKS if Step.DISPATCH in self.steps else (COMMITLOG, POP_RECORDS, QUARANTINE, CONSUMPTIONS)
 
-    def _stored(self, begin: int = 0, end: int = FOREVER) -> PhysicalRange | None:
+    def _stored(self, begin: int = 0, end: int = NO_END) -> PhysicalRange | None:
         """Where, between two physical offsets, this run makes the entries of stored messages."""
         if self.new.stored is None or not self.steps & {Step.DISPATCH, Step.DELIVER}:
             return None
         first, last = max(begin, self.new.stored[0]), min(end, self.new.stored[1])
         return (first, last) if first < last else None
 
-    def _read_stored(self, topics: Mapping[str, TopicWork], begin: int = 0, end: int = FOREVER) -> TaskResult:
+    def _read_stored(self, topics: Mapping[str, TopicWork], begin: int = 0, end: int = NO_END) -> TaskResult:
         stored = self._stored(begin, end)
         if stored is None:
             return TaskResult()

@@ -156,7 +156,7 @@ class NightInputs:
             found[MESSAGE_LOG] = hashlib.sha256(repr(listed).encode()).hexdigest()
         if broker.is_given:
             found[MISREAD] = json.dumps(broker.misread)
-        not_replayed = named = NotReplayed.of_text(before[NOT_REPLAYED]) if NOT_REPLAYED in before else NotReplayed()
+        not_replayed = named = NotReplayed.from_text(before[NOT_REPLAYED]) if NOT_REPLAYED in before else NotReplayed()
         if self.snapshot is not None:
             min_offsets = self.snapshot.offsets.min_offsets
             queues = sum(map(len, min_offsets.values()))
@@ -203,7 +203,7 @@ def is_nothing_new(
         return False
     if last.version_is_assumed and broker.version_from == GIVEN:
         return False
-    if plan is not None and (plan.ranges or plan.repaired or plan.mended or plan.cut is not None):
+    if plan is not None and (plan.ranges or plan.recovered_ranges or plan.recovered_bodies or plan.cut is not None):
         return False
     if Step.DISPATCH in steps and last.dispatched_to != last.ingested_to:
         return False

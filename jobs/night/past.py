@@ -26,7 +26,7 @@ from filtering.consumption.offsets import (
     BrokerOffsets,
     Offsets,
     OffsetsSoFar,
-    QueueRenewal,
+    QueueRestart,
     TopicOffsets,
     offset_by_time,
 )
@@ -44,7 +44,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, greatest, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_messages import PhysicalRange
-from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
+from schemas.queue_progress import QUEUE_PROGRESS, restarts_of
 from schemas.run_ledger import (
     COMMITTED_AT,
     IN_DATABASE,
@@ -130,7 +130,7 @@ class BrokerState:
         """By topic and queue id, when a queue began again (ms), if it did."""
         if not any(known.begins.any() for known in self.topics.values()):
             return {}
-        return {(topic, each.queue_id): each.at for _, topic, each in renewals_of(self._present_progress)}
+        return {(topic, each.queue_id): each.at for _, topic, each in restarts_of(self._present_progress)}
 
     @cached_property
     def progress(self) -> pa.Table:
@@ -149,13 +149,13 @@ class BrokerState:
         present = [begins.get((topic, queue), 0) == (begin or 0) for topic, queue, begin in rows]
         return self.progress.filter(pa.array(present, pa.bool_()))
 
-    def renewals_since(self, before: BrokerState) -> dict[str, list[QueueRenewal]]:
-        """By topic, how queues began again since an earlier state: the last renewal of each."""
-        found: defaultdict[str, list[QueueRenewal]] = defaultdict(list)
-        for _, topic, renewal in renewals_of(self.progress):
-            begin_now, begin_then = (state.offsets.begins(topic).get(renewal.queue_id) for state in (self, before))
-            if begin_now == renewal.commitlog_offset != begin_then:
-                found[topic].append(renewal)
+    def restarts_since(self, before: BrokerState) -> dict[str, list[QueueRestart]]:
+        """By topic, how queues began again since an earlier state: the last restart of each."""
+        found: defaultdict[str, list[QueueRestart]] = defaultdict(list)
+        for _, topic, restart in restarts_of(self.progress):
+            begin_now, begin_then = (state.offsets.begins(topic).get(restart.queue_id) for state in (self, before))
+            if begin_now == restart.commitlog_offset != begin_then:
+                found[topic].append(restart)
         return dict(found)
 
     def first_run_with(self, topic: str, queue_id: int, offset: int) -> str | None:

@@ -73,7 +73,7 @@ NO_POPS = PopCounts()
 class NightPops:
     """The pops of one night. ``history``: of subscriptions. ``end``: the physical offset up to which the night goes.
 
-    ``repaired``: the parts of the log that only this night could read.
+    ``recovered_ranges``: the parts of the log that only this night could read.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class NightPops:
         history: Sequence[SubscriptionRow],
         groups: PopGroups,
         end: int,
-        repaired: Sequence[LogRange] = (),
+        recovered_ranges: Sequence[LogRange] = (),
     ) -> None:
         self._state = state
         self._changes = changes
         self._groups = groups
         self._begin, self._end = state.filtered_to, end
-        self._repaired = repaired
+        self._recovered_ranges = recovered_ranges
         self._subscriptions = states_by_key(history)
 
     def run(self) -> PopCounts:
@@ -160,7 +160,7 @@ class NightPops:
         found = (self._state.first_run_with(topic, queue_id, offset) for (topic, queue_id), offset in first)
         run = min(filter(None, found), default=None)
         if run is None:
-            return min([self._begin, *(part.start for part in self._repaired)])
+            return min([self._begin, *(part.start for part in self._recovered_ranges)])
         files = (file for file in self._changes.files(CONSUMEQUEUE) if file.greatest["run"] >= run)
         return min([self._begin, *(int(file.least["commitlog_offset"]) for file in files)])
 

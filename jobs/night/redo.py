@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from filtering.delivery.pull_window import FOREVER
+from filtering.delivery.pull_window import NO_END
 from jobs.night.commit import Changes
 from jobs.night.log import LogPlan
 from jobs.night.past import BrokerState, PastNight, past_nights, read_state_before
@@ -101,7 +101,7 @@ def _remove_derived(first_run: str, first_prepared: str | None, changes: Changes
 def _first_entry(first_run: str, changes: Changes) -> int:
     """The least physical offset of the entries of a run and of later runs."""
     rows = changes.rows(CONSUMEQUEUE, ["commitlog_offset"], [within("run", first_run)])
-    return int(rows["commitlog_offset"].to_numpy().min(initial=FOREVER))
+    return int(rows["commitlog_offset"].to_numpy().min(initial=NO_END))
 
 
 def _check_messages(nights: Sequence[LedgerEntry], messages_from: int) -> None:
@@ -155,12 +155,12 @@ def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes)
         return
     if last is not None and plan.ranges and plan.cut is None:
         delete_log_damage(within("offset", last.ingested_to or 0), changes)
-    for part in plan.repaired:
+    for part in plan.recovered_ranges:
         delete_log_damage(within("offset", part.start, part.stop), changes)
-    if plan.mended:
-        mended = [part.start for part in plan.mended]
-        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", mended)])
-        delete_log_damage(one_of("offset", mended), changes)
+    if plan.recovered_bodies:
+        recovered_bodies = [part.start for part in plan.recovered_bodies]
+        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", recovered_bodies)])
+        delete_log_damage(one_of("offset", recovered_bodies), changes)
 
 
 # New messages.
@@ -175,9 +175,9 @@ class NewMessages:
     stored: PhysicalRange | None = None
 
     @property
-    def repaired(self) -> Sequence[LogRange]:
+    def recovered_ranges(self) -> Sequence[LogRange]:
         """The parts of the log that an earlier night could not read."""
-        return self.plan.repaired if self.plan is not None else ()
+        return self.plan.recovered_ranges if self.plan is not None else ()
 
     def with_stored(self, offsets: PhysicalRange) -> NewMessages:
         """The same, and stored messages without entries in one more range."""

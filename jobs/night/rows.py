@@ -28,7 +28,7 @@ from filtering.consumption.offsets import (
     BrokerOffsets,
     GroupNight,
     Offsets,
-    QueueRenewal,
+    QueueRestart,
     TopicOffsets,
 )
 from filtering.delivery import topic_filters
@@ -142,7 +142,7 @@ def committed_rows(
 class QueueNight:
     """The new entries of a queue: the first offset, the offset after the last one, and ``ends`` as of QueueProgress.
 
-    If the queue began again (``renewal``, the last one), these are of the present queue, and ``ended`` is the number of
+    If the queue began again (``restart``, the last one), these are of the present queue, and ``ended`` is the number of
     offsets of the old ones. ``entries`` counts those of all.
     """
 
@@ -150,7 +150,7 @@ class QueueNight:
     end: int
     entries: int
     ends: Int64s
-    renewal: QueueRenewal | None = None
+    restart: QueueRestart | None = None
     ended: int = 0
 
 
@@ -158,7 +158,7 @@ def queue_nights(
     new: Queues,
     late: Queues,
     begins: Mapping[str, Mapping[int, int]],
-    renewals: Mapping[str, Sequence[QueueRenewal]],
+    restarts: Mapping[str, Sequence[QueueRestart]],
     instants: Mapping[str, Int64s],
 ) -> dict[str, dict[int, QueueNight]]:
     """The queues with new entries, and those that began again, by topic and queue id.
@@ -166,10 +166,10 @@ def queue_nights(
     ``new`` and ``late``: the entries of new messages, and of those that earlier nights could not read. ``begins``: the
     physical offsets with which queues had begun again before the night. ``instants``: those of ``ends``, by topic.
     """
-    of_queues: defaultdict[tuple[str, int], list[QueueRenewal]] = defaultdict(list)
-    for topic, of_topic in renewals.items():
-        for renewal in of_topic:
-            of_queues[topic, renewal.queue_id].append(renewal)
+    of_queues: defaultdict[tuple[str, int], list[QueueRestart]] = defaultdict(list)
+    for topic, of_topic in restarts.items():
+        for restart in of_topic:
+            of_queues[topic, restart.queue_id].append(restart)
     found: defaultdict[str, dict[int, QueueNight]] = defaultdict(dict)
     for queue in new.keys() | late.keys() | of_queues.keys():
         topic, queue_id = queue
@@ -181,7 +181,7 @@ def queue_nights(
 
 
 def _queue_night(
-    progress: Sequence[QueueProgress], begin: int, renewals: Sequence[QueueRenewal], instants: int
+    progress: Sequence[QueueProgress], begin: int, restarts: Sequence[QueueRestart], instants: int
 ) -> QueueNight:
     present = [each for each in progress if each.begin >= begin]
     return QueueNight(
@@ -189,8 +189,8 @@ def _queue_night(
         max((each.end for each in present), default=0),
         sum(each.entries for each in progress),
         reduce(np.maximum, (each.ends for each in present), np.zeros(instants, np.int64)),
-        renewals[-1] if renewals else None,
-        sum(renewal.ended for renewal in renewals),
+        restarts[-1] if restarts else None,
+        sum(restart.ended for restart in restarts),
     )
 
 
@@ -250,10 +250,10 @@ def progress_rows(
     for topic in sorted(by_topic.keys() | queues.keys() | with_offsets):
         old = before.get(topic, NO_QUEUES)
         seen = queues.get(topic, {})
-        began = {queue_id: night.renewal for queue_id, night in seen.items() if night.renewal is not None}
+        began = {queue_id: night.restart for queue_id, night in seen.items() if night.restart is not None}
         old_ends = {queue_id: 0 if queue_id in began else end for queue_id, end in old.ends_by_queue.items()}
         ends = old_ends | {queue_id: max(night.end, old_ends.get(queue_id, 0)) for queue_id, night in seen.items()}
-        begins = old.begins_by_queue | {queue_id: renewal.commitlog_offset for queue_id, renewal in began.items()}
+        begins = old.begins_by_queue | {queue_id: restart.commitlog_offset for queue_id, restart in began.items()}
         # A group without a subscription may begin at its committed offset in a later night.
         others = [group for group, queue_offsets in committed[topic].items() if queue_offsets.keys() & ends.keys()]
         others += [group for group, _, _ in popped_keys[topic]]
@@ -283,13 +283,13 @@ def progress_rows(
     return ProgressRows(offsets, stats, _queue_rows(queues, topics, run), topics)
 
 
-def _begin_again(offsets: TopicOffsets, renewals: Iterable[QueueRenewal]) -> None:
+def _begin_again(offsets: TopicOffsets, restarts: Iterable[QueueRestart]) -> None:
     """Nothing is told of the new entries of queues yet. With their topic, the groups lost their offsets."""
-    for renewal in renewals:
-        column = offsets.columns[renewal.queue_id]
+    for restart in restarts:
+        column = offsets.columns[restart.queue_id]
         told_to, committed = offsets.told_to[:, column], offsets.committed[:, column]
         told_to[told_to >= 0] = 0
-        if not renewal.keeps_offsets:
+        if not restart.keeps_offsets:
             committed[committed >= 0] = REMOVED
 
 
@@ -411,8 +411,8 @@ def _queue_rows(
         {
             "topic": topic, "queue_id": queue_id, "from_offset": night.first, "to_offset": night.end,
             "entries": night.entries, "begins_at": begins[topic].get(queue_id),
-            "began_at": None if night.renewal is None else night.renewal.at,
-            "ended_at": None if night.renewal is None else night.ended, "run": run,
+            "began_at": None if night.restart is None else night.restart.at,
+            "ended_at": None if night.restart is None else night.ended, "run": run,
         }
         for topic, of_topic in sorted(queues.items())
         for queue_id, night in sorted(of_topic.items())

@@ -163,7 +163,9 @@ def decided(night: Night, outcome: NightOutcome) -> dict[str, str]:
 
 def _not_beyond(new: NewMessages, offset: int | None) -> int | None:
     """A physical offset up to which a step is done; it may have new messages before it, which later steps must find."""
-    return None if offset is None else min([offset, *(part.start for part in new.repaired), *(new.stored or ())])
+    return (
+        None if offset is None else min([offset, *(part.start for part in new.recovered_ranges), *(new.stored or ())])
+    )
 
 
 def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:
@@ -257,11 +259,13 @@ def log_remarks(
         )
     if plan.cut == 0:
         yield f"new-epoch: a new epoch of {broker.name}: all earlier rows of it were replaced"
-    if plan.repaired:
-        places = counted(len(plan.repaired), "damaged place of the log was", "damaged places of the log were")
+    if plan.recovered_ranges:
+        places = counted(len(plan.recovered_ranges), "damaged place of the log was", "damaged places of the log were")
         yield f"repaired: {places} repaired and read"
-    if plan.mended:
-        messages = counted(len(plan.mended), "message with a damaged body has", "messages with a damaged body have")
+    if plan.recovered_bodies:
+        messages = counted(
+            len(plan.recovered_bodies), "message with a damaged body has", "messages with a damaged body have"
+        )
         yield f"repaired: {messages} the right one now"
 
 
@@ -525,8 +529,8 @@ def _pops(last: LedgerEntry | None, groups: str | None, as_of: int) -> dict[str,
     """What a night knows of groups that pop: from the night before, and from the configuration of its snapshot."""
     before = {} if last is None else last.inputs
     text = groups if groups is not None else before.get(POP_GROUPS)
-    pop_groups = PopGroups() if text is None else PopGroups.of_text(text)
-    modes = PopModes.of_text(before[POP_MODES]) if POP_MODES in before else PopModes()
+    pop_groups = PopGroups() if text is None else PopGroups.from_text(text)
+    modes = PopModes.from_text(before[POP_MODES]) if POP_MODES in before else PopModes()
     return {"pop_groups": pop_groups, "pop_modes": modes.with_configuration(pop_groups, as_of)}
 
 

@@ -327,7 +327,7 @@ class NewEntries:
         messages = batch.messages
         of_topics = {
             topic: messages.by_queue(in_log_order)
-            for topic, in_log_order in messages.rows_by_topic(batch.chosen & has_entry(messages.sys_flag))
+            for topic, in_log_order in messages.rows_by_topic(batch.is_due & has_entry(messages.sys_flag))
         }
         rows = np.concatenate([np.empty(0, np.int64), *of_topics.values()])
         tags_code = np.array(tags_codes(messages.named["TAGS"].take(pa.array(rows))))

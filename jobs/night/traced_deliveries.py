@@ -41,7 +41,7 @@ from schemas.delta.table_rows import group_numbers, one_of, sorted_by, within
 from schemas.pops import RECORDED, TRACED
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import filtered_to
-from schemas.traced_deliveries import TRACE_COLUMNS, compared, keys, of_messages, pairs, traceable
+from schemas.traced_deliveries import TRACE_COLUMNS, compared, keys, pairs, traceable, with_message
 
 OUTCOMES = (DELIVERED, DENIED)
 _TOLD = (DELIVERED, DENIED, DROPPED_BY_CLIENT)
@@ -86,7 +86,7 @@ class TracedDeliveries:
     def run(self) -> Mapping[str, Sequence[CountChange]]:
         """Adds the deliveries that traces decide to the changes. Returns by topic how they change the counts."""
         where = [within("trace_offset", self._first_trace, self._end)]
-        rows = of_messages(self._changes.rows(CONSUMPTIONS, TRACE_COLUMNS, where))
+        rows = with_message(self._changes.rows(CONSUMPTIONS, TRACE_COLUMNS, where))
         repeated = rows.filter(pa.array(_is_repeated(rows)))
         groups = {group for group, _ in self._open_keys} | set(repeated["consumer_group"].to_pylist())
         rows = rows.filter(pc.is_in(rows["consumer_group"], value_set=pa.array(sorted(groups), pa.string())))
@@ -252,7 +252,7 @@ def _of_one_try(rows: pa.Table) -> pa.Table:
     An orderly consumer that tries a message again in its own memory did not receive it again.
     """
     rows = rows.filter(pc.equal(rows["records"], 1))
-    rows = sorted_by(of_messages(rows), "consumed_at")
+    rows = sorted_by(with_message(rows), "consumed_at")
     (key,), tries = keys(rows), rows["retry_times"].fill_null(0).to_numpy()
     pairs, number, counts = np.unique(np.stack([key, tries]), axis=1, return_inverse=True, return_counts=True)
     order = np.lexsort((pairs[1], -counts, pairs[0]))

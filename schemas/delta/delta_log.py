@@ -322,12 +322,12 @@ def verify_file(table: Table, storage: Storage, stored: StoredFile) -> None:
     """
     columns = table.known_statistics
     with _open(storage, stored.path, table.dictionary_texts) as file:
-        found = statistics(file.metadata)
+        actual = statistics(file.metadata)
         least, greatest = (
-            [values.get(name) for name in columns] for values in (found["minValues"], found["maxValues"])
+            [values.get(name) for name in columns] for values in (actual["minValues"], actual["maxValues"])
         )
         known = stored.rows, [stored.least[name] for name in columns], [stored.greatest[name] for name in columns]
-        if known != (found["numRecords"], least, greatest):
+        if known != (actual["numRecords"], least, greatest):
             raise DataFileDamaged(storage.root, stored.path, "the Delta log has other statistics of it")
         for group in range(file.metadata.num_row_groups):
             for column in range(file.metadata.num_columns):

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.arrow_batches import of_one_type
+from schemas.arrow_batches import as_one_type
 from schemas.storage import Storage
 
 EVERY_TABLE = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "10"}
@@ -63,8 +63,8 @@ def column(name: str, kind: pa.DataType, comment: str = "", nullable: bool = Tru
 
 def layout_of(description: str | None) -> int:
     """The layout of a table with this description. Layout 1 was not in descriptions."""
-    found = _LAYOUT.search(description or "")
-    return int(found[1]) if found else 1
+    match = _LAYOUT.search(description or "")
+    return int(match[1]) if match else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ def file_schema(table: Table, rows: pa.Table, before: pa.Schema | None) -> pa.Sc
 def row_group(table: Table, batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """The rows of some batches. A column of texts has one dictionary, or none if most of its values are distinct."""
     columns = [
-        pa.chunked_array(of_one_type([batch.column(index) for batch in batches]))
+        pa.chunked_array(as_one_type([batch.column(index) for batch in batches]))
         for index in range(len(table.file_schema))
     ]
     # If a row group had several dictionaries, its rows would be written without them.
@@ -318,13 +318,13 @@ def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
     for index in range(metadata.num_columns):
         groups = [metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)]
         name = groups[0].path_in_schema
-        found = [group.statistics for group in groups]
-        if all(each is not None and each.has_null_count for each in found):
-            nulls[name] = sum(each.null_count for each in found)
-            ranges = [each for each in found if each.has_min_max]
-            if ranges and all(each.has_min_max or not each.num_values for each in found):
-                least[name] = _json(min(each.min for each in ranges))
-                greatest[name] = _json(max(each.max for each in ranges))
+        column_statistics = [group.statistics for group in groups]
+        if all(part is not None and part.has_null_count for part in column_statistics):
+            nulls[name] = sum(part.null_count for part in column_statistics)
+            ranges = [part for part in column_statistics if part.has_min_max]
+            if ranges and all(part.has_min_max or not part.num_values for part in column_statistics):
+                least[name] = _json(min(part.min for part in ranges))
+                greatest[name] = _json(max(part.max for part in ranges))
     return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 

@@ -132,11 +132,11 @@ def files_that_may_hold(files: Sequence[StoredFile], where: Where) -> list[Store
 def filtered(rows: pa.Table, where: Where) -> pa.Table:
     """The rows for which all conditions hold."""
     for condition in where:
-        rows = chosen(rows, condition.mask(rows))
+        rows = filtered_by_mask(rows, condition.mask(rows))
     return rows
 
 
-def chosen(rows: pa.Table, mask: pa.BooleanArray) -> pa.Table:
+def filtered_by_mask(rows: pa.Table, mask: pa.BooleanArray) -> pa.Table:
     """The rows that a mask without nulls selects: the same table, not a copy, if it selects all."""
     return rows if pc.all(mask).as_py() else rows.filter(mask)
 
@@ -214,8 +214,8 @@ def least(rows: pa.Table, by: Sequence[str], column: str) -> dict[Key, int]:
     return _extremes(rows, by, column, np.minimum, np.iinfo(np.int64).max)
 
 
-def _extremes(rows: pa.Table, by: Sequence[str], column: str, chosen: np.ufunc, first: int) -> dict[Key, int]:
+def _extremes(rows: pa.Table, by: Sequence[str], column: str, extreme: np.ufunc, first: int) -> dict[Key, int]:
     keys, numbers = group_numbers(rows, by)
-    found = np.full(len(keys), first)
-    chosen.at(found, numbers, rows[column].to_numpy())
-    return dict(zip(keys, found.tolist(), strict=True))
+    extremes = np.full(len(keys), first)
+    extreme.at(extremes, numbers, rows[column].to_numpy())
+    return dict(zip(keys, extremes.tolist(), strict=True))

@@ -270,8 +270,8 @@ class Warehouse:
         Files that have no such row by their statistics are not opened.
         """
         log = self.log(table)
-        chosen = files_that_may_hold(log.files if files is None else files, where)
-        return read_rows(table, log.storage, [file.path for file in chosen], columns, where)
+        candidates = files_that_may_hold(log.files if files is None else files, where)
+        return read_rows(table, log.storage, [file.path for file in candidates], columns, where)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

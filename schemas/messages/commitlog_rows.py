@@ -15,7 +15,7 @@ from filtering.delivery.entries import Int64s
 from filtering.java import LONG_MAX, decode_utf8
 from filtering.matcher.column import Column
 from filtering.time_spans import AFTER_YEAR_9999, DAY
-from schemas.arrow_batches import decoded, of_one_type, repeated
+from schemas.arrow_batches import as_one_type, decoded, repeated
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
 from schemas.messages.bodies import Bodies
 from schemas.rocketmq_store import record_layout
@@ -73,13 +73,13 @@ class Messages:
         """For each message, the number of messages of its topic."""
         topics, topic_of_shape = self._topics()
         sizes = np.bincount(topic_of_shape[self.shape_of], minlength=len(topics))
-        of_each: Int64s = sizes[topic_of_shape][self.shape_of]
-        return of_each
+        result: Int64s = sizes[topic_of_shape][self.shape_of]
+        return result
 
-    def rows_by_topic(self, chosen: NDArray[np.bool_]) -> Iterator[tuple[str, Int64s]]:
+    def rows_by_topic(self, is_wanted: NDArray[np.bool_]) -> Iterator[tuple[str, Int64s]]:
         """The rows of some messages by topic, in the order of the topics' names, and each in the order of the log."""
         topics, topic_of_shape = self._topics()
-        rows = np.flatnonzero(chosen)
+        rows = np.flatnonzero(is_wanted)
         topic_of = topic_of_shape[self.shape_of[rows]]
         rows = rows[np.argsort(topic_of, kind="stable")]
         ends = np.cumsum(np.bincount(topic_of, minlength=len(topics)))
@@ -126,8 +126,8 @@ class Messages:
         shape_of = self.shape_of[rows]
         # The shapes are few, so counting is faster than sorting.
         shapes = np.flatnonzero(np.bincount(shape_of, minlength=len(self.shapes)))
-        found = {name: self._property(name, rows, shape_of, shapes) for name in names}
-        return {name: column for name, column in found.items() if column is not None}
+        columns = {name: self._property(name, rows, shape_of, shapes) for name in names}
+        return {name: column for name, column in columns.items() if column is not None}
 
     def _property(self, name: str, rows: Int64s, shape_of: Int32s, shapes: Int64s) -> Column | None:
         if name in self.named:
@@ -136,14 +136,14 @@ class Messages:
         for shape in shapes.tolist():
             names = self.shapes[shape].names
             slot_of[shape] = names.index(name) if name in names else -1
-        found = without_slot = None
+        other_values = without_slot = None
         if self.others is not None:
             without_slot = np.flatnonzero(slot_of[shape_of] < 0)
-            found = _values_of(self.others.take(pa.array(rows[without_slot])), name)
+            other_values = _values_of(self.others.take(pa.array(rows[without_slot])), name)
         used = sorted({slot for slot in slot_of[shapes].tolist() if slot >= 0 and self.slots[slot] is not None})
-        if not used and found is None:
+        if not used and other_values is None:
             return None
-        if len(used) == 1 and found is None:
+        if len(used) == 1 and other_values is None:
             column = _column(self.slots[used[0]], rows)
             return column if np.all(slot_of[shapes] == used[0]) else column.without(slot_of[shape_of] != used[0])
         texts = [decoded(self.slots[slot]) for slot in used]
@@ -151,9 +151,9 @@ class Messages:
         number[used] = np.arange(len(used))
         part = number[slot_of[shape_of]]
         positions = np.where(part < 0, -1, rows + part * len(self)).astype(np.int32)
-        if found is not None:
-            positions[without_slot] = np.arange(len(found)) + len(used) * len(self)
-            texts.append(found)
+        if other_values is not None:
+            positions[without_slot] = np.arange(len(other_values)) + len(used) * len(self)
+            texts.append(other_values)
         return Column(pa.concat_arrays(texts), positions)
 
 
@@ -172,7 +172,7 @@ def concat(parts: Sequence[Messages]) -> Messages:
         shapes=list(codes),
         shape_of=np.concatenate(shape_of),
         **numbers,
-        named={name: pa.concat_arrays(of_one_type([part.named[name] for part in parts])) for name in parts[0].named},
+        named={name: pa.concat_arrays(as_one_type([part.named[name] for part in parts])) for name in parts[0].named},
         slots=[
             _concat([part.slots[i] if i < len(part.slots) else None for part in parts], parts) for i in range(slots)
         ],
@@ -186,7 +186,7 @@ def _concat(arrays: Sequence[Texts | None], parts: Sequence[Messages]) -> Texts 
     filled = [
         pa.nulls(len(part), pa.string()) if array is None else array for array, part in zip(arrays, parts, strict=True)
     ]
-    return pa.concat_arrays(of_one_type(filled))
+    return pa.concat_arrays(as_one_type(filled))
 
 
 def _values_of(texts: pa.StringArray, name: str) -> pa.StringArray | None:

@@ -72,11 +72,11 @@ class RejectedRow(NamedTuple):
 
 def column_names(given: Iterable[str]) -> dict[str, str]:
     """The name of each column among the ``given`` ones: column to name."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name in given:
-        if name in SPELLINGS and _RANK[name] <= _RANK[found.get(SPELLINGS[name], name)]:
-            found[SPELLINGS[name]] = name
-    return found
+        if name in SPELLINGS and _RANK[name] <= _RANK[names.get(SPELLINGS[name], name)]:
+            names[SPELLINGS[name]] = name
+    return names
 
 
 def other_spelling(name: str, given: Iterable[str]) -> str | None:

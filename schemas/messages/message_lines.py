@@ -111,7 +111,7 @@ def read_by_loops(content: bytes, first: int, form: LogForm) -> tuple[list[Messa
     """Like :func:`read_by_decoder`, and much faster for many lines."""
     lines = _Lines(content, first)
     regular, others = lines.regular(form)
-    slow, rejected = _decode(lines.of_rows(others), lines.line, form)
+    slow, rejected = _decode(lines.lines_at(others), lines.line, form)
     return [batch for batch in (regular, slow) if len(batch.lines)], rejected
 
 
@@ -163,9 +163,9 @@ class _Lines:
     def line(self, number: int) -> bytes:
         """A line by its number, without its end."""
         row = np.searchsorted(self._lines[0, : self._rows], number)
-        return next(self.of_rows(np.array([row])))[1]
+        return next(self.lines_at(np.array([row])))[1]
 
-    def of_rows(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
+    def lines_at(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
         """The numbers of some lines, and the lines without their ends."""
         for number, start, stop in self._lines[:, rows].T.tolist():
             yield number, self._data[start:stop].tobytes().removesuffix(b"\r")
@@ -185,28 +185,28 @@ class _Lines:
         good &= self._lengths[_TEXTS.index("topic"), :rows] > 0
         bodies, fit = self._bodies(form, good & given["body"])
         good &= fit
-        chosen = np.flatnonzero(good)
+        good_rows = np.flatnonzero(good)
         columns: dict[str, pa.Array] = {}
         for field, name in enumerate(_INTEGERS):
-            is_given = given[name][chosen]
+            is_given = given[name][good_rows]
             if is_given.any():
                 kind = pa.int32() if KNOWN[name] == "int" else pa.int64()
                 missing = None if is_given.all() else ~is_given
-                columns[name] = pa.array(self._numbers[field, chosen], mask=missing).cast(kind)
+                columns[name] = pa.array(self._numbers[field, good_rows], mask=missing).cast(kind)
         for field, name in enumerate(_TEXTS):
-            if name in _FEW_VALUES and given[name][chosen].any():
-                columns[name] = self._few_values(field, chosen, given[name][chosen])
+            if name in _FEW_VALUES and given[name][good_rows].any():
+                columns[name] = self._few_values(field, good_rows, given[name][good_rows])
         if bodies is not None:
-            columns["body" if form.body != "text" else "message_body"] = bodies.take(pa.array(chosen))
-        is_given = given["message_body"][chosen]
+            columns["body" if form.body != "text" else "message_body"] = bodies.take(pa.array(good_rows))
+        is_given = given["message_body"][good_rows]
         if is_given.any():
             texts = binary_array(
-                *spans(self._texts, *self._wide_spans(_TEXTS.index("message_body"), chosen)), ~is_given
+                *spans(self._texts, *self._wide_spans(_TEXTS.index("message_body"), good_rows)), ~is_given
             )
-            known = columns.get("message_body", pa.nulls(len(chosen), pa.binary()))
+            known = columns.get("message_body", pa.nulls(len(good_rows), pa.binary()))
             columns["message_body"] = pc.coalesce(texts, known)
-        starts, lengths = self._wide_spans(len(_TEXTS), chosen)
-        batch = MessageBatch(numbers[chosen], columns, self._texts, starts, lengths, self.line)
+        starts, lengths = self._wide_spans(len(_TEXTS), good_rows)
+        batch = MessageBatch(numbers[good_rows], columns, self._texts, starts, lengths, self.line)
         return batch, np.flatnonzero(~good)
 
     def _few_values(self, field: int, rows: NDArray[np.int64], given: NDArray[np.bool_]) -> pa.Array:
@@ -263,12 +263,12 @@ def form_of_lines(lines: Sequence[bytes]) -> tuple[set[str], str]:
             bodies.append((body, int(crc) if isinstance(crc, _Integer) else None))
     octets = {form: [_octets(body, form) for body, _ in bodies] for form in _BODY_FORMS}
     matching = {
-        form: sum(each is not None and crc == crc_of(each) for each, (_, crc) in zip(found, bodies, strict=True))
-        for form, found in octets.items()
+        form: sum(each is not None and crc == crc_of(each) for each, (_, crc) in zip(decoded, bodies, strict=True))
+        for form, decoded in octets.items()
     }
     if any(matching.values()):
         return columns, max(_BODY_FORMS, key=matching.__getitem__)
-    count = {form: sum(each is not None for each in found) for form, found in octets.items()}
+    count = {form: sum(each is not None for each in decoded) for form, decoded in octets.items()}
     if 2 * count["hex"] >= len(bodies):
         return columns, "hex"
     return columns, "base64" if count["base64"] == len(bodies) else "text"
@@ -343,7 +343,7 @@ def _pairs(value: Any) -> list[tuple[str, str | None]]:
     """Raises ValueError if the value is not an object."""
     if not isinstance(value, _Object):
         raise ValueError
-    return [(_text(name), None if each is None else _text(each)) for name, each in value]
+    return [(_text(name), None if item is None else _text(item)) for name, item in value]
 
 
 def _text(value: Any) -> str:
@@ -356,7 +356,7 @@ def _text(value: Any) -> str:
 
 def _json(value: Any) -> str:
     if isinstance(value, _Object):
-        return f"{{{','.join(f'{_json(name)}:{_json(each)}' for name, each in value)}}}"
+        return f"{{{','.join(f'{_json(name)}:{_json(item)}' for name, item in value)}}}"
     if isinstance(value, list):
         return f"[{','.join(map(_json, value))}]"
     return value if isinstance(value, _Number) else json.dumps(value)
@@ -585,8 +585,8 @@ def _special(word: Int) -> Int:
     The lowest bit set is right, those above may not be.
     """
     quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
-    found = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (word - _SPACES) & ~word
-    return found & _HIGH_BITS
+    marks = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (word - _SPACES) & ~word
+    return marks & _HIGH_BITS
 
 
 @compiled

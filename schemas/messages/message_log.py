@@ -87,17 +87,17 @@ def files(source: Path) -> list[Path]:
     """The files of a message log. Raises CommitLogError if there is none, or if a file holds no messages."""
     if (source / "store" / "commitlog").is_dir():
         raise CommitLogError(f"{source} is not a store folder, but {source / 'store'} is: give that")
-    found = [source] if source.is_file() else []
+    log_files = [source] if source.is_file() else []
     if source.is_dir():
-        found = sorted(file for file in source.iterdir() if file.suffix in SUFFIXES)
-    if not found:
+        log_files = sorted(file for file in source.iterdir() if file.suffix in SUFFIXES)
+    if not log_files:
         raise CommitLogError(f"{source} does not exist; give a store folder, or a .jsonl or .parquet file")
-    if len({file.suffix for file in found}) > 1:
+    if len({file.suffix for file in log_files}) > 1:
         raise CommitLogError(f"{source} mixes .jsonl and .parquet files; give a folder with one kind")
-    for file in found:
+    for file in log_files:
         if file.suffix == ".parquet":
             _check_columns(file)
-    return found
+    return log_files
 
 
 def log_forms(log: Sequence[Path], has_positions: bool = True) -> dict[Path, LogForm]:
@@ -260,10 +260,10 @@ class NumberedLines:
     files: Sequence[ReadFile] = ()
 
     @classmethod
-    def of_text(cls, text: str) -> NumberedLines:
+    def from_text(cls, text: str) -> NumberedLines:
         """Of the text that :attr:`text` is."""
         end, queue_ends, read = json.loads(text)
-        return cls(end, queue_ends, [ReadFile(*each) for each in read])
+        return cls(end, queue_ends, [ReadFile(*file) for file in read])
 
     @property
     def text(self) -> str:
@@ -289,9 +289,9 @@ class NumberedLines:
 
 def digest_of(file: Path, size: int) -> str:
     """A hash of the first ``size`` bytes of a file."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with file.open("rb") as opened:
         while size > 0 and (content := opened.read(min(size, PART_BYTES))):
-            found.update(content)
+            digest.update(content)
             size -= len(content)
-    return found.hexdigest()
+    return digest.hexdigest()

@@ -174,12 +174,12 @@ def _milliseconds(times: pa.TimestampArray) -> NDArray[np.int64]:
 
 def _has_no_separator(columns: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
     """For each message, whether its tags and keys can be in a property text. RocketMQ ends values at U+0002."""
-    found: Any = np.True_
+    has_none: Any = np.True_
     for name in ("tags", "keys"):
         if name in columns:
             is_in = pc.match_substring(columns[name], "\u0002").fill_null(False)
-            found = found & ~is_in.to_numpy(zero_copy_only=False)
-    return found  # type: ignore[no-any-return]
+            has_none = has_none & ~is_in.to_numpy(zero_copy_only=False)
+    return has_none  # type: ignore[no-any-return]
 
 
 def _property_texts(
@@ -295,7 +295,7 @@ def _octets(value: str | bytes) -> bytes:
 
 
 def _pairs(value: Sequence[tuple[Any, Any]]) -> list[tuple[str, str | None]]:
-    return [(_text(name), None if each is None else _text(each)) for name, each in value]
+    return [(_text(name), None if item is None else _text(item)) for name, item in value]
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {kind: partial(_whole, end) for kind, end in ENDS.items()} | {
@@ -311,7 +311,7 @@ def _as_json(batch: pa.RecordBatch, row: int) -> bytes:
     for field, column in zip(batch.schema, batch.columns, strict=True):
         value = column[row].as_py()
         if value is not None and pa.types.is_map(field.type):
-            value = {name if isinstance(name, str) else _json_text(name): each for name, each in value}
+            value = {name if isinstance(name, str) else _json_text(name): item for name, item in value}
         if value is not None:
             present[field.name] = value
     return json.dumps(present, ensure_ascii=False, default=_json_text).encode(errors="replace")

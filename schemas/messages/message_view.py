@@ -55,9 +55,9 @@ def properties(rows: pa.Table) -> pa.MapArray:
         # Numba, which reading and checksums of logs need, takes longer to import than most questions to answer.
         from schemas.rocketmq_store.property_text import message_properties
     for row in with_others:
-        found = message_properties(others[row].as_py())
-        numbers = [pairs.number(name) for name in found]
-        pairs.add(np.full(len(found), row), np.array(numbers, np.int64), pa.array(list(found.values()), pa.string()))
+        more = message_properties(others[row].as_py())
+        numbers = [pairs.number(name) for name in more]
+        pairs.add(np.full(len(more), row), np.array(numbers, np.int64), pa.array(list(more.values()), pa.string()))
     return pairs.maps(len(rows), shape_of >= 0)
 
 

@@ -57,18 +57,18 @@ def multi_dispatched(
 
     ``properties``: the other properties that are needed.
     """
-    found = []
+    parts = []
     for path in paths:
         if has_property(storage, path, MULTI_QUEUE_OFFSET):
             for messages in read_messages(storage, [path], offsets, None, {*_NAMES, *properties}):
                 texts = messages.properties(_NAMES[:2], np.arange(len(messages)))
                 if len(texts) == 2:
                     has_both = [column.text_of_each().is_valid().to_numpy(False) for column in texts.values()]
-                    found.append(messages.take(np.flatnonzero(np.logical_and(*has_both))))
-    if not found:
+                    parts.append(messages.take(np.flatnonzero(np.logical_and(*has_both))))
+    if not parts:
         return None
-    messages = concat(found)
-    if (np.diff(messages.commitlog_offset) < 0).any():  # a repaired message is in a later file than those behind it
+    messages = concat(parts)
+    if (np.diff(messages.commitlog_offset) < 0).any():  # a recovered message is in a later file than those behind it
         messages = messages.take(np.argsort(messages.commitlog_offset))
     return _of(messages, broker)
 

@@ -50,7 +50,7 @@ def newest_messages(
     if not parts:
         return {}
     messages = concat(parts)
-    if (np.diff(messages.commitlog_offset) < 0).any():  # a mended message is in a later file than those behind it
+    if (np.diff(messages.commitlog_offset) < 0).any():  # a recovered message is in a later file than those behind it
         messages = messages.take(np.argsort(messages.commitlog_offset))
     return {
         topic: _topic_messages(messages, rows[-MOST:], properties[topic])
@@ -91,9 +91,9 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
     Rows of COLUMNS, at most MOST_AT_OFFSETS each, the newest first; ``properties`` is a dictionary or None. An LMQ has
     messages of other topics: ``offsets`` are all that is known of which.
     """
-    of_topic = () if is_lmq(topic) else [one_of("topic", [topic])]
+    where = () if is_lmq(topic) else [one_of("topic", [topic])]
     storage = warehouse.log(COMMITLOG).storage
-    found: Rows = []
+    at_offsets: Rows = []
     others: Rows = []
     read = 0
     for file in _newest_files_first(warehouse, broker_name):
@@ -101,18 +101,18 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
             continue
         with open_data_file(COMMITLOG, storage, file.path) as opened:
             for number, group in reversed(list(enumerate(opened.row_groups))):
-                if len(found) >= MOST_AT_OFFSETS or read >= MOST_ROW_GROUPS:
-                    return found, others
+                if len(at_offsets) >= MOST_AT_OFFSETS or read >= MOST_ROW_GROUPS:
+                    return at_offsets, others
                 bounds = group.column(0).statistics  # of commitlog_offset
                 if len(wanted := _between(offsets, (bounds.min, bounds.max + 1))):
                     rows = opened.read(number, file_columns(["topic", *COLUMNS]))
-                    rows = filtered(rows, of_topic)
+                    rows = filtered(rows, where)
                     is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(wanted))
-                    found += _newest(rows.filter(is_wanted), MOST_AT_OFFSETS - len(found))
-                    if of_topic:
+                    at_offsets += _newest(rows.filter(is_wanted), MOST_AT_OFFSETS - len(at_offsets))
+                    if where:
                         others += _newest(rows.filter(pc.invert(is_wanted)), MOST_AT_OFFSETS - len(others))
                     read += 1
-    return found, others
+    return at_offsets, others
 
 
 def _newest_files_first(warehouse: Warehouse, broker_name: str) -> list[StoredFile]:

@@ -77,11 +77,11 @@ def pop_records(records: Records, messages: Messages, run: str) -> tuple[pa.Reco
         return None, damage
     bodies = bodies.filter(pa.array(complete))
     at, is_copy, kinds = at[complete], is_copy[complete], kinds[complete]
-    of_row = np.repeat(np.arange(len(at)), lengths)
-    index = pa.array(of_row)
+    record_row = np.repeat(np.arange(len(at)), lengths)
+    index = pa.array(record_row)
     columns = {
-        "commitlog_offset": pa.array(records.physical_offsets()[at][of_row]),
-        "kind": numbered((CHECKPOINT, ACK, BATCH_ACK), kinds[of_row]),
+        "commitlog_offset": pa.array(records.physical_offsets()[at][record_row]),
+        "kind": numbered((CHECKPOINT, ACK, BATCH_ACK), kinds[record_row]),
         "consumer_group": bodies["c"].dictionary_encode().combine_chunks().take(index),
         "topic": bodies["t"].dictionary_encode().combine_chunks().take(index),
         "queue_id": bodies["q"].combine_chunks().take(index),
@@ -89,19 +89,19 @@ def pop_records(records: Records, messages: Messages, run: str) -> tuple[pa.Reco
         "start_offset": bodies["so"].combine_chunks().take(index),
         "popped_at": bodies["pt"].combine_chunks().take(index),
         "invisible_time": pc.if_else(pa.array(kinds == 0), bodies["it"], None).combine_chunks().take(index),
-        "messages": pa.array(lengths[of_row], pa.int32()),
-        "is_copy": pa.array(is_copy[of_row]),
+        "messages": pa.array(lengths[record_row], pa.int32()),
+        "is_copy": pa.array(is_copy[record_row]),
         "is_put_again": pc.is_valid(bodies["rp"]).combine_chunks().take(index),
-        "store_timestamp": pa.array(messages.store_timestamp[at][of_row]),
-        "run": repeated(run, len(of_row)),
+        "store_timestamp": pa.array(messages.store_timestamp[at][record_row]),
+        "run": repeated(run, len(record_row)),
     }
-    return POP_RECORDS.batch(columns, len(of_row)), damage
+    return POP_RECORDS.batch(columns, len(record_row)), damage
 
 
 def _positions(messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Where records of pops are among messages, and which of them the broker appended again when they were due."""
-    of_shape = np.array([is_record_topic(shape.topic) for shape in messages.shapes], bool)
-    at = np.flatnonzero(of_shape[messages.shape_of]) if of_shape.any() else np.empty(0, np.int64)
+    is_record_shape = np.array([is_record_topic(shape.topic) for shape in messages.shapes], bool)
+    at = np.flatnonzero(is_record_shape[messages.shape_of]) if is_record_shape.any() else np.empty(0, np.int64)
     if not len(at):
         return at, np.empty(0, bool)
     is_timer = np.array([shape.topic == TIMER_TOPIC for shape in messages.shapes], bool)[messages.shape_of[at]]
@@ -171,20 +171,20 @@ def _queue_offsets(
     first, lengths = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     values: list[NDArray[np.int64]] = []
     for kind, (name, single) in enumerate((("d", None), ("aol", "ao"), ("aol", None))):
-        of_kind = np.flatnonzero(kinds == kind)
-        lists = bodies[name].combine_chunks().take(pa.array(of_kind))
+        rows_of_kind = np.flatnonzero(kinds == kind)
+        lists = bodies[name].combine_chunks().take(pa.array(rows_of_kind))
         sizes = np.array(pc.list_value_length(lists).fill_null(0))
         listed = np.array(lists.flatten().fill_null(-1), np.int64)
         if kind == 0:
-            listed = np.where(listed < 0, -1, listed + np.repeat(start[of_kind], sizes))
-            given = np.where(sizes > 0, sizes, np.clip(number[of_kind], 0, _LONGEST_POP))
-            complete[of_kind] &= np.array(pc.greater_equal(bodies["it"], 0).fill_null(False))[of_kind]
-            listed = _with_consecutive(listed, sizes, given, start[of_kind])
+            listed = np.where(listed < 0, -1, listed + np.repeat(start[rows_of_kind], sizes))
+            given = np.where(sizes > 0, sizes, np.clip(number[rows_of_kind], 0, _LONGEST_POP))
+            complete[rows_of_kind] &= np.array(pc.greater_equal(bodies["it"], 0).fill_null(False))[rows_of_kind]
+            listed = _with_consecutive(listed, sizes, given, start[rows_of_kind])
             sizes = given
         elif single is not None:
-            listed, sizes = _numbers(bodies, single)[of_kind], np.ones(len(of_kind), np.int64)
-        first[of_kind] = sum(len(each) for each in values) + np.cumsum(sizes) - sizes
-        lengths[of_kind] = sizes
+            listed, sizes = _numbers(bodies, single)[rows_of_kind], np.ones(len(rows_of_kind), np.int64)
+        first[rows_of_kind] = sum(len(array) for array in values) + np.cumsum(sizes) - sizes
+        lengths[rows_of_kind] = sizes
         values.append(listed)
     offsets = np.concatenate(values)
     negative = np.append(0, np.cumsum(offsets < 0))
@@ -201,9 +201,9 @@ def _with_consecutive(
     if np.array_equal(sizes, given):
         return listed
     within = np.arange(given.sum()) - np.repeat(np.cumsum(given) - given, given)
-    found: NDArray[np.int64] = np.repeat(start, given) + within
-    found[np.repeat(sizes > 0, given)] = listed
-    return found
+    offsets: NDArray[np.int64] = np.repeat(start, given) + within
+    offsets[np.repeat(sizes > 0, given)] = listed
+    return offsets
 
 
 def _numbers(bodies: pa.Table, name: str) -> NDArray[np.int64]:

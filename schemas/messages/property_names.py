@@ -58,15 +58,15 @@ class _Search:
             self.names[shape.topic].update(set(filter(None, shape.names)) - missing)
             for slot, name in enumerate(shape.names):
                 if name in missing and has_value(slot)[number]:
-                    self._found(shape.topic, name)
+                    self._add(shape.topic, name)
         others = rows.filter(pc.is_valid(rows["more_properties"]))
         if len(others):
             row_of, names = names_of(others["more_properties"].combine_chunks())
-            of_name = pa.table([others["topic"].take(pa.array(row_of)), names], ["topic", "name"])
-            for row in of_name.group_by(["topic", "name"]).aggregate([]).to_pylist():
-                self._found(row["topic"], row["name"])
+            named = pa.table([others["topic"].take(pa.array(row_of)), names], ["topic", "name"])
+            for row in named.group_by(["topic", "name"]).aggregate([]).to_pylist():
+                self._add(row["topic"], row["name"])
 
-    def _found(self, topic: str, name: str) -> None:
+    def _add(self, topic: str, name: str) -> None:
         self.names[topic].add(name)
         self.missing.get(topic, set()).discard(name)
 

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.delivery.entries import Entries, among
-from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.delivery.pull_window import BEGINNING, FOREVER, NO_END
 from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table
-from schemas.delta.table_rows import chosen, files_that_may_hold, may_hold, read_rows, sorted_by, within
+from schemas.delta.table_rows import files_that_may_hold, filtered_by_mask, may_hold, read_rows, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.commitlog_rows import NUMBERS, Messages, Shape
 from schemas.messages.topic_batches import TopicBatch, topic_batches
@@ -30,7 +30,7 @@ from schemas.storage import Storage
 
 PhysicalRange: TypeAlias = tuple[int, int]
 """Physical offsets in bytes, the second exclusive."""
-WHOLE_LOG: PhysicalRange = (0, FOREVER)
+WHOLE_LOG: PhysicalRange = (0, NO_END)
 
 
 def read_messages(
@@ -100,14 +100,14 @@ def _read_group(
         wanted = pc.and_(wanted, pc.is_in(first["topic"], value_set=pa.array(sorted(topics), pa.string())))
     if not pc.any(wanted).as_py():
         return None
-    of_messages = chosen(first, wanted)
-    shapes, shape_of = shapes_of(of_messages)
+    wanted_rows = filtered_by_mask(first, wanted)
+    shapes, shape_of = shapes_of(wanted_rows)
     used = {slot for shape in shapes for slot, name in enumerate(shape.names) if name in properties}
     named = {name: column for name, column in NAMED_PROPERTIES.items() if name in properties or name == "TAGS"}
     columns = [*NUMBERS, *named.values(), *(SLOTS[slot] for slot in sorted(used))]
     with_others = bool(properties)
     rest = file.read(group, [*columns, *(["more_properties"] if with_others else [])])
-    kept = chosen(rest, wanted)
+    kept = filtered_by_mask(rest, wanted)
     others = kept["more_properties"].combine_chunks() if with_others else None
     nulls = pa.nulls(len(kept), pa.string())
     return Messages(
@@ -176,22 +176,22 @@ def stored_ranges(
     entry_files = files_of(CONSUMEQUEUE)
     if first_run is not None:
         entry_files = files_that_may_hold(entry_files, [within("run", first_run)])
-        first = min((file.least["commitlog_offset"] for file in entry_files), default=FOREVER)
+        first = min((file.least["commitlog_offset"] for file in entry_files), default=NO_END)
         offsets = max(offsets[0], first), offsets[1]
     ranges = []
     for files in _parts(_files(files_of(COMMITLOG), offsets, period)):
         low = max(offsets[0], files[0].least["commitlog_offset"])
         high = min(offsets[1], max(file.greatest["commitlog_offset"] for file in files) + 1)
-        of_entries = _files(entry_files, (low, high), period)
+        entry_files_in_range = _files(entry_files, (low, high), period)
         size = sum(file.size for file in files)
-        ranges.append(StoredRange((low, high), _paths(files), _paths(of_entries), size))
+        ranges.append(StoredRange((low, high), _paths(files), _paths(entry_files_in_range), size))
     return ranges
 
 
 def _files(files: Sequence[StoredFile], offsets: PhysicalRange, period: tuple[int, int]) -> list[StoredFile]:
     """The files that may hold the messages, in the order of the log."""
-    chosen = files_that_may_hold(files, [within("commitlog_offset", *offsets), within("store_timestamp", *period)])
-    return sorted(chosen, key=lambda file: (file.least["commitlog_offset"], file.greatest["commitlog_offset"]))
+    candidates = files_that_may_hold(files, [within("commitlog_offset", *offsets), within("store_timestamp", *period)])
+    return sorted(candidates, key=lambda file: (file.least["commitlog_offset"], file.greatest["commitlog_offset"]))
 
 
 def _parts(files: Iterable[StoredFile]) -> Iterator[list[StoredFile]]:
@@ -235,10 +235,10 @@ class StoredEntries:
         """The entries in some files whose physical offsets are in ``offsets``."""
         in_range = [within("commitlog_offset", *offsets)]
         columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
-        found = cls._of(read_rows(CONSUMEQUEUE, storage, paths, columns, in_range))
-        _, sorted_offsets = found._in_log_order
+        entries = cls._of(read_rows(CONSUMEQUEUE, storage, paths, columns, in_range))
+        _, sorted_offsets = entries._in_log_order
         if not np.any(sorted_offsets[1:] == sorted_offsets[:-1]):
-            return found
+            return entries
         rows = read_rows(CONSUMEQUEUE, storage, paths, [*columns, "topic", "queue_id", "queue_offset"], in_range)
         is_in_lmq = pc.starts_with(rows["topic"], LMQ_PREFIX)
         return cls._of(rows.filter(pc.invert(is_in_lmq)), rows.filter(is_in_lmq))
@@ -289,7 +289,7 @@ def read_entries(
 def _entries_of(batch: TopicBatch, stored: StoredEntries, properties: Mapping[str, Sequence[str]]) -> Iterator[Entries]:
     messages = batch.messages
     at, has_entry = stored.find(messages.commitlog_offset)
-    for topic, in_log_order in messages.rows_by_topic(batch.chosen & has_entry):
+    for topic, in_log_order in messages.rows_by_topic(batch.is_due & has_entry):
         if topic not in properties:
             continue
         rows = messages.by_queue(in_log_order)
@@ -315,22 +315,22 @@ def _in_lmqs(
 ) -> Iterator[Entries]:
     """The entries in LMQs of a batch of messages, as :func:`_entries_of`."""
     messages = batch.messages
-    rows = np.flatnonzero(batch.chosen)
+    rows = np.flatnonzero(batch.is_due)
     rows = rows[np.argsort(messages.commitlog_offset[rows], kind="stable")]
     offsets = messages.commitlog_offset[rows]
-    places = entries["commitlog_offset"].to_numpy()
-    entries = entries.filter(pa.array(among(places, offsets)))
+    entry_offsets = entries["commitlog_offset"].to_numpy()
+    entries = entries.filter(pa.array(among(entry_offsets, offsets)))
     for topic in pc.unique(entries["topic"]).to_pylist():
         if topic not in properties:
             continue
-        of_topic = sorted_by(entries.filter(pc.equal(entries["topic"], topic)), "queue_id", "queue_offset")
-        numbers = {name: of_topic[name].to_numpy() for name in ("queue_id", "queue_offset", "commitlog_offset")}
+        topic_entries = sorted_by(entries.filter(pc.equal(entries["topic"], topic)), "queue_id", "queue_offset")
+        numbers = {name: topic_entries[name].to_numpy() for name in ("queue_id", "queue_offset", "commitlog_offset")}
         at = rows[np.searchsorted(offsets, numbers["commitlog_offset"])]
         yield Entries(
             topic,
             **numbers,
             size=messages.store_size[at],
-            tags_code=of_topic["tags_code"].to_numpy(),
+            tags_code=topic_entries["tags_code"].to_numpy(),
             store_timestamp=messages.store_timestamp[at],
             properties=messages.properties(properties[topic], at),
             bit_maps=pa.nulls(len(at), pa.binary()) if has_bit_maps else None,

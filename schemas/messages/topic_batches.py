@@ -21,10 +21,10 @@ MOST_WAITING_TEXT = 1 << 28
 
 
 class TopicBatch(NamedTuple):
-    """The messages to filter now are those that ``chosen`` selects; the others wait for more of their topics."""
+    """The messages to filter now are those that ``is_due`` selects; the others wait for more of their topics."""
 
     messages: Messages
-    chosen: NDArray[np.bool_]
+    is_due: NDArray[np.bool_]
 
 
 class TopicBatches:

@@ -95,20 +95,20 @@ class TraceReader:
         A SubAfter is a row of its own, without ``consumed_at``. ``at``: where each body begins in ``log``.
         """
         bad: list[dict[str, Any]] = []
-        found = self._plain(log, at, messages, is_damaged)
+        traces = self._plain(log, at, messages, is_damaged)
         compressed = self._compressed(log, at, messages, is_damaged, bad)
         if len(compressed.rows):
-            rows = np.concatenate([found.rows, compressed.rows])
+            rows = np.concatenate([traces.rows, compressed.rows])
             order = np.argsort(rows)
-            bodies = pa.concat_arrays([found.bodies, compressed.bodies]).take(pa.array(order))
-            found = _Traces(rows[order], bodies)
-        if not len(found.rows):
+            bodies = pa.concat_arrays([traces.bodies, compressed.bodies]).take(pa.array(order))
+            traces = _Traces(rows[order], bodies)
+        if not len(traces.rows):
             return CONSUMPTIONS.batch({}, 0), bad
-        lines = _lines(found.bodies)
+        lines = _lines(traces.bodies)
         columns, is_good = _columns(lines)
         is_passed = pc.is_in(lines.field(0), pa.array(OF_PRODUCERS))
-        bad += _bad_lines(lines, pc.invert(pc.or_(is_good, is_passed)), found, messages)
-        rows = found.rows[lines.parents]
+        bad += _bad_lines(lines, pc.invert(pc.or_(is_good, is_passed)), traces, messages)
+        rows = traces.rows[lines.parents]
         columns |= {
             "trace_offset": pa.array(messages.commitlog_offset[rows]),
             "trace_number": pa.array(lines.numbers.astype(np.int32)),
@@ -199,17 +199,17 @@ def _columns(lines: _Lines) -> tuple[dict[str, pa.Array], pa.BooleanArray]:
     return columns, _all(has["message_id"], has["request_id"], pc.or_(is_called, is_returned)).fill_null(False)
 
 
-def _bad_lines(lines: _Lines, is_bad: pa.BooleanArray, found: _Traces, messages: Messages) -> list[dict[str, Any]]:
+def _bad_lines(lines: _Lines, is_bad: pa.BooleanArray, traces: _Traces, messages: Messages) -> list[dict[str, Any]]:
     """A row of quarantine for each trace with bad lines, with all of these."""
     texts: dict[int, list[str]] = {}
     for number in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
         texts.setdefault(int(lines.parents[number]), []).append(lines.texts[number].as_py())
     bad = []
-    for parent, of_trace in texts.items():
-        name = of_trace[0].split(FIELD_END)[0]
+    for parent, trace_lines in texts.items():
+        name = trace_lines[0].split(FIELD_END)[0]
         reason = f"a {name} lacks a field, or has a wrong one" if name in TYPES else "a line of no known type"
-        octets = "".join(text + LINE_END for text in of_trace).encode()
-        bad.append(_quarantined(messages, int(found.rows[parent]), reason, octets))
+        octets = "".join(text + LINE_END for text in trace_lines).encode()
+        bad.append(_quarantined(messages, int(traces.rows[parent]), reason, octets))
     return bad
 
 

@@ -38,7 +38,7 @@ from schemas.rocketmq_store.record_layout import (
     PHYSICAL_OFFSET,
     RECONSUME_TIMES,
     Bytes,
-    Found,
+    BytesKind,
     header_at,
     inspect,
     ints,
@@ -70,23 +70,23 @@ class RecordSearch:
         self._candidates: Iterator[tuple[int, bool]] | None = None
         self._next = -1
 
-    def look(self, position: int) -> tuple[Found, int]:
+    def look(self, position: int) -> tuple[BytesKind, int]:
         """The kind of bytes at a position, and the size of a record or filler there."""
         remaining = self._file.size - position
         size, magic = self._number(position, 4), self._number(position + 4, 4)
         if remaining < 8:
-            return Found.INCOMPLETE, 0
+            return BytesKind.INCOMPLETE, 0
         if size == DLEDGER_BLANK and magic == remaining:
-            return Found.FILLER, remaining
+            return BytesKind.FILLER, remaining
         if magic == MAGIC_BLANK:
-            return (Found.FILLER, size) if size >= remaining else (Found.INCONSISTENT, 0)
+            return (BytesKind.FILLER, size) if size >= remaining else (BytesKind.INCONSISTENT, 0)
         if magic not in (MAGIC_V1, MAGIC_V2):
-            return (Found.ZEROS if size == 0 and magic == 0 else Found.ILLEGAL_MAGIC), 0
+            return (BytesKind.ZEROS if size == 0 and magic == 0 else BytesKind.ILLEGAL_MAGIC), 0
         if size > remaining:
-            return Found.INCOMPLETE, 0
+            return BytesKind.INCOMPLETE, 0
         if size > LONGEST:
-            return Found.TOO_LONG, 0
-        return Found(inspect(self._file.read(position, max(size, 8)), 0, self._scratch, 0)), size
+            return BytesKind.TOO_LONG, 0
+        return BytesKind(inspect(self._file.read(position, max(size, 8)), 0, self._scratch, 0)), size
 
     def after_header(self, position: int) -> int:
         """The position after DLedger's header, if there is one at ``position``; else that position."""
@@ -120,7 +120,7 @@ class RecordSearch:
             if is_filler:
                 if start + self._number(start, 4) == self._file.size:
                     return start
-            elif self._knows_its_offset(start) and self.look(start)[0] == Found.RECORD:
+            elif self._knows_its_offset(start) and self.look(start)[0] == BytesKind.RECORD:
                 return start
         return self._file.size
 
@@ -214,13 +214,13 @@ PIECE_BYTES = 1 << 12
 """Size of the chunk for a single record; a longer record is read in a longer one."""
 
 REASONS = {
-    Found.ZEROS: "zeros where a record should begin",
-    Found.INCOMPLETE: "incomplete: the file ends inside the record",
-    Found.ILLEGAL_MAGIC: "illegal magic code where a record should begin",
-    Found.INCONSISTENT: "the lengths in the record do not add up to its size",
-    Found.ILLEGAL_PORT: "the port of a host is not between 0 and 65535",
-    Found.TOO_LONG: "the record claims more than 64 MiB",
-    Found.ILLEGAL_QUEUE_OFFSET: f"the queue offset is not between 0 and {GREATEST_QUEUE_OFFSET}",
+    BytesKind.ZEROS: "zeros where a record should begin",
+    BytesKind.INCOMPLETE: "incomplete: the file ends inside the record",
+    BytesKind.ILLEGAL_MAGIC: "illegal magic code where a record should begin",
+    BytesKind.INCONSISTENT: "the lengths in the record do not add up to its size",
+    BytesKind.ILLEGAL_PORT: "the port of a host is not between 0 and 65535",
+    BytesKind.TOO_LONG: "the record claims more than 64 MiB",
+    BytesKind.ILLEGAL_QUEUE_OFFSET: f"the queue offset is not between 0 and {GREATEST_QUEUE_OFFSET}",
 }
 
 
@@ -339,10 +339,10 @@ class Walk:
             layout = np.empty((len(FIELDS), len(log) // SHORTEST_RECORD + 1), np.int64)
             rows = walk(log, layout)
             rows = int(np.searchsorted(layout[0, :rows], stop - position))
-            found, length = Found.RECORD, 0
+            kind, length = BytesKind.RECORD, 0
             if not rows:
-                found, length = search.look(position)
-                if found == Found.RECORD:
+                kind, length = search.look(position)
+                if kind == BytesKind.RECORD:
                     log, layout = file.read(position, length), np.empty((len(FIELDS), 1), np.int64)
                     rows = walk(log, layout)
             if rows:
@@ -352,14 +352,14 @@ class Walk:
                 position = after
                 chunk_bytes = min(self.chunk_bytes, 4 * chunk_bytes)
                 continue
-            if found == Found.FILLER:
+            if kind == BytesKind.FILLER:
                 self.reached = self.segment.end
                 self.filled_to = self.segment.offset + position + length
                 return
             following = search.next_position(position)
             for at in range(position, following, DAMAGE_BYTES):
                 piece = file.read(at, min(DAMAGE_BYTES, following - at)).tobytes()
-                damage = Damage(self.segment.path, self.segment.offset + at, REASONS[found], piece)
+                damage = Damage(self.segment.path, self.segment.offset + at, REASONS[kind], piece)
                 yield damage, at + len(piece)
             position = following
             chunk_bytes = min(self.chunk_bytes, AFTER_DAMAGE_BYTES)

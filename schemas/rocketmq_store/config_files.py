@@ -146,10 +146,11 @@ def _groups(document: dict[str, Any], suffix: str = "") -> Iterator[tuple[str, s
 
     An LMQ's group has one offset there, in a table of its own.
     """
-    table, of_lmqs = document.get("offsetTable"), document.get("lmqOffsetTable")
+    table, lmq_table = document.get("offsetTable"), document.get("lmqOffsetTable")
     items = [*(table.items() if isinstance(table, dict) else ())]
     items += [
-        (name, {str(LMQ_QUEUE_ID): offset}) for name, offset in (of_lmqs.items() if isinstance(of_lmqs, dict) else ())
+        (name, {str(LMQ_QUEUE_ID): offset})
+        for name, offset in (lmq_table.items() if isinstance(lmq_table, dict) else ())
     ]
     for name, queues in items:
         topic, _, group = name.partition("@")
@@ -160,8 +161,8 @@ def _groups(document: dict[str, Any], suffix: str = "") -> Iterator[tuple[str, s
 def broadcasting_groups(storage: Storage) -> Sequence[GroupTopic]:
     """The groups and topics of config/consumerOffset.json whose clients broadcast. Raises as read_consumer_offsets."""
     document = read_document(storage, OFFSETS) or {}
-    found = ((group, topic) for topic, group, _ in _groups(document, BROADCAST))
-    return sorted(key for key in found if not has_half_a_pair("@".join(key)))
+    keys = ((group, topic) for topic, group, _ in _groups(document, BROADCAST))
+    return sorted(key for key in keys if not has_half_a_pair("@".join(key)))
 
 
 def versions_in_store(storage: Storage) -> ShownVersions | None:
@@ -330,20 +331,20 @@ def _json_changed_at(storage: Storage) -> int:
     return latest
 
 
-def _of_separate_databases(storage: Storage) -> ConfigDatabase:
+def _separate_databases(storage: Storage) -> ConfigDatabase:
     there = [path for path, folder in SEPARATE_FOLDERS.items() if has_database(storage, folder)]
     databases = {path: Database(storage, SEPARATE_FOLDERS[path]) for path in there}
     families = {path: (database, DEFAULT_FAMILY, "kvDataVersion") for path, database in databases.items()}
-    return _of_families(SEPARATE, families)
+    return _families_database(SEPARATE, families)
 
 
-def _of_unified_database(storage: Storage) -> ConfigDatabase:
+def _unified_database(storage: Storage) -> ConfigDatabase:
     database = Database(storage, UNIFIED)
     names = {OFFSETS: "consumerOffset", TOPICS: "topic", GROUPS: "subscriptionGroup"}
-    return _of_families(UNIFIED, {path: (database, name, f"{name}Version") for path, name in names.items()})
+    return _families_database(UNIFIED, {path: (database, name, f"{name}Version") for path, name in names.items()})
 
 
-def _of_families(place: str, families: Mapping[str, tuple[Database, str, str]]) -> ConfigDatabase:
+def _families_database(place: str, families: Mapping[str, tuple[Database, str, str]]) -> ConfigDatabase:
     """``families``: by file, the database, its column family of JSON texts by name, and the one of its data version."""
     tables: dict[str, dict[str, Any]] = {}
     versions: dict[str, Any] = {}
@@ -358,7 +359,7 @@ def _of_families(place: str, families: Mapping[str, tuple[Database, str, str]]) 
     return _database(place, offsets, tables.get(TOPICS, {}), versions)
 
 
-def _of_version_2(storage: Storage) -> ConfigDatabase:
+def _version_2_database(storage: Storage) -> ConfigDatabase:
     """Keys begin with 1, the number of a table (2 bytes), and 1 for its data version or 2 for a record.
 
     Source: ConsumerOffsetManagerV2, TopicConfigManagerV2, ConfigHelper.
@@ -391,9 +392,9 @@ def _database(
 
 
 _READERS: Mapping[str, Callable[[Storage], ConfigDatabase]] = {
-    VERSION_2: _of_version_2,
-    UNIFIED: _of_unified_database,
-    SEPARATE: _of_separate_databases,
+    VERSION_2: _version_2_database,
+    UNIFIED: _unified_database,
+    SEPARATE: _separate_databases,
 }
 
 

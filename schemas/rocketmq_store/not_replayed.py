@@ -83,7 +83,7 @@ class NotReplayed:
         return [*self.others, *([f"{BROADCASTING}, of {listed(named, NAMED)}"] if named else [])]
 
     @classmethod
-    def of_text(cls, text: str) -> NotReplayed:
+    def from_text(cls, text: str) -> NotReplayed:
         """The reverse of :meth:`text`."""
         values = json.loads(text)
         pop, broadcasting, has_offsets = (

@@ -467,12 +467,12 @@ class PropertyColumns:
         overflow: NDArray[np.bool_],
     ) -> pa.StringArray | None:
         """The properties without a slot of rows with ``overflow``; None if some name or value is not UTF-8."""
-        found = more_properties(
+        texts = more_properties(
             log, starts[overflow], lengths[overflow], topic_codes[overflow], self._names, self._lengths, self._used
         )
-        if found is None:
+        if texts is None:
             return None
-        offsets, data = found
+        offsets, data = texts
         sizes = np.zeros(len(starts) + 1, np.int32)
         sizes[1:][overflow] = np.diff(offsets)
         return unchecked_string_array(np.cumsum(sizes, dtype=np.int32), data, ~overflow)

@@ -79,8 +79,8 @@ class QueueFiles:
         self.kind = kind
         self._folder = f"{kind}/{topic}/{queue_id}"
         can_exist = "\0" not in topic and len(topic.encode()) <= LONGEST_NAME
-        found = storage.files(self._folder) if can_exist else []
-        self.sizes = {int(info.base_name): info.size for info in found if is_mapped_file(info.base_name)}
+        files = storage.files(self._folder) if can_exist else []
+        self.sizes = {int(info.base_name): info.size for info in files if is_mapped_file(info.base_name)}
         self.file_size = file_size
 
     def name(self, position: int) -> str:
@@ -319,7 +319,7 @@ def _is_ahead(database: DatabaseIndex, files: QueueIndex) -> bool:
     """Whether the database has messages that were stored after all those in files."""
     ends = {queue: files.end(*queue) for queue in files.queues}
     stored = [database.stored(*queue, end - 1) for queue, end in ends.items() if end]
-    latest = max((int(each["store_timestamp"]) for each in stored if each is not None), default=0)
+    latest = max((int(row["store_timestamp"]) for row in stored if row is not None), default=0)
     _, topic, queue_id = database.newest
     newest = database.stored(topic, queue_id, database.end(topic, queue_id) - 1)
     return newest is not None and int(newest["store_timestamp"]) > latest + MOST_LAG

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
-from filtering.delivery.pull_window import FOREVER
+from filtering.delivery.pull_window import NO_END
 from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.consume_queue_ext import (
     ADDRESS_BASE,
@@ -108,7 +108,7 @@ class QueueVerification:
             return newer
         if self.has_extension and self._extension_end is not None:
             # A living broker writes a unit before its entry, and its queues are copied before the extension.
-            self._extension_end = repeated_units(self._extension, self._extension_end, FOREVER)
+            self._extension_end = repeated_units(self._extension, self._extension_end, NO_END)
             self._check_end_of_extension(self._extension_end)
         self._find_superfluous(after)
         return 0
@@ -120,13 +120,13 @@ class QueueVerification:
             self._note_missing(self._queue, at, last_message)
             self._position = None
             return
-        found = np.frombuffer(data.ljust((end - begin) * ENTRY.itemsize, b"\0"), ENTRY)
-        codes = self._tags_codes(entries, begin, end, found["tags_code"].astype(np.int64))
-        differs = found["commitlog_offset"] != entries.commitlog_offset[begin:end]
-        differs |= found["size"] != entries.size[begin:end]
-        differs |= found["tags_code"] != codes
+        on_disk = np.frombuffer(data.ljust((end - begin) * ENTRY.itemsize, b"\0"), ENTRY)
+        codes = self._tags_codes(entries, begin, end, on_disk["tags_code"].astype(np.int64))
+        differs = on_disk["commitlog_offset"] != entries.commitlog_offset[begin:end]
+        differs |= on_disk["size"] != entries.size[begin:end]
+        differs |= on_disk["tags_code"] != codes
         for at in np.flatnonzero(differs).tolist():
-            self._note_entry(entries, begin + at, found[at], int(codes[at]))
+            self._note_entry(entries, begin + at, on_disk[at], int(codes[at]))
 
     def _tags_codes(self, entries: QueueEntries, begin: int, end: int, on_disk: NDArray[np.int64]) -> NDArray[np.int64]:
         """The tags codes that the entries should hold. Compares their units in the extension, too."""
@@ -224,13 +224,13 @@ class QueueVerification:
         reason = f"what follows the unit has a byte other than the broker's at position {within}"
         self._add(self._extension, position, queue_offset, reason)
 
-    def _note_entry(self, entries: QueueEntries, at: int, found: np.void, tags_code: int) -> None:
+    def _note_entry(self, entries: QueueEntries, at: int, on_disk: np.void, tags_code: int) -> None:
         queue_offset = entries.first + at
         expected = (int(entries.commitlog_offset[at]), int(entries.size[at]), tags_code)
         reasons = [
-            f"{name} is {found[name]}, should be {value}"
+            f"{name} is {on_disk[name]}, should be {value}"
             for name, value in zip(ENTRY.names or (), expected, strict=True)
-            if found[name] != value
+            if on_disk[name] != value
         ]
         self._add(self._queue, queue_offset * ENTRY.itemsize, queue_offset, "; ".join(reasons))
 
@@ -274,19 +274,19 @@ class DatabaseVerification:
         self._end = max(self._end, entries.first + len(entries))
         if len(self.differences) >= MAX_DIFFERENCES:
             return
-        offsets, found = self.database.entries(self.topic, self.queue_id, entries.first, len(entries))
+        offsets, stored = self.database.entries(self.topic, self.queue_id, entries.first, len(entries))
         at = offsets - entries.first
         is_missing = np.ones(len(entries), np.bool_)
         is_missing[at] = False
         for missing in np.flatnonzero(is_missing & (entries.commitlog_offset >= self.log_start)).tolist():
             self._add(entries.first + missing, "the entry is missing")
         expected = {name: getattr(entries, name)[at] for name in STORED_ENTRY.names or ()}
-        differs = np.any([found[name] != values for name, values in expected.items()], axis=0)
+        differs = np.any([stored[name] != values for name, values in expected.items()], axis=0)
         for i in np.flatnonzero(differs).tolist():
             reasons = [
-                f"{name} is {found[name][i]}, should be {values[i]}"
+                f"{name} is {stored[name][i]}, should be {values[i]}"
                 for name, values in expected.items()
-                if found[name][i] != values[i]
+                if stored[name][i] != values[i]
             ]
             self._add(int(offsets[i]), "; ".join(reasons))
 

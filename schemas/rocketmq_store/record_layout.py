@@ -43,7 +43,7 @@ GREATEST_QUEUE_OFFSET = LONG_MAX // CONSUME_QUEUE_UNIT - 1
 """The queue offset of the last entry that a consume queue can hold: positions in it have 64 bits."""
 
 
-class Found(IntEnum):
+class BytesKind(IntEnum):
     """The kind of bytes at a position of a segment file.
 
     FILLER ends a segment whose next record did not fit. ZEROS were never written. INCOMPLETE bytes may become a record
@@ -62,7 +62,9 @@ class Found(IntEnum):
 
 
 # Numba takes an IntEnum for another type than an int.
-RECORD, FILLER, ZEROS, INCOMPLETE, ILLEGAL_MAGIC, INCONSISTENT, ILLEGAL_PORT, _, ILLEGAL_QUEUE_OFFSET = map(int, Found)
+RECORD, FILLER, ZEROS, INCOMPLETE, ILLEGAL_MAGIC, INCONSISTENT, ILLEGAL_PORT, _, ILLEGAL_QUEUE_OFFSET = map(
+    int, BytesKind
+)
 
 FIELDS = (
     "start", "size", "store_timestamp", "store_host", "body", "body_length", "topic", "topic_length", "properties",

@@ -19,7 +19,7 @@ from schemas.rocketmq_store.commitlog_walk import REASONS, Damage, Records, Reco
 from schemas.rocketmq_store.consume_queue_ext import is_address
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.queue_files import queue_index
-from schemas.rocketmq_store.record_layout import Found
+from schemas.rocketmq_store.record_layout import BytesKind
 from schemas.rocketmq_store.segments import Segment, segments
 from schemas.storage import Storage
 
@@ -85,7 +85,7 @@ def _is_dispatched(record: Records, store: Storage) -> bool:
 
 
 RECOVER_AT_MOST = 10  # segments; commitLogRecoverMaxNum
-UNCHECKED = frozenset({REASONS[Found.ILLEGAL_PORT], REASONS[Found.ILLEGAL_QUEUE_OFFSET]})
+UNCHECKED = frozenset({REASONS[BytesKind.ILLEGAL_PORT], REASONS[BytesKind.ILLEGAL_QUEUE_OFFSET]})
 """Whole records whose fault the broker does not notice when it recovers (CommitLog.checkMessageAndReturnSize)."""
 
 
@@ -155,8 +155,8 @@ def _end(log: Sequence[Segment]) -> int:
             if len(kept) < len(piece):
                 return end
         with segment.open() as file:
-            found, _ = RecordSearch(file, segment.offset, file.size).look(end - segment.offset)
-        if found != Found.FILLER:
+            kind, _ = RecordSearch(file, segment.offset, file.size).look(end - segment.offset)
+        if kind != BytesKind.FILLER:
             return end
     return end
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from filtering.sql92 import compile
 from tests.broker_log import Message
-from tests.nights.random_broker import GROUPS, QUEUES, REFUSED, Renewal
+from tests.nights.random_broker import GROUPS, QUEUES, REFUSED, Restart
 
 COMMIT_DELAY = 30_000
 Key = tuple[str, str]
@@ -91,11 +91,11 @@ class Model:
         committed: Mapping[Key, Mapping[int, int]],
         committed_at: int,
         min_offsets: Mapping[tuple[str, int], int],
-        renewals: Sequence[Renewal] = (),
+        restarts: Sequence[Restart] = (),
     ) -> None:
         """Like ``Night``."""
         self._min_offsets, self._committed, self._committed_at = min_offsets, committed, committed_at
-        self._will_expire = {(each.topic, each.queue_id) for each in renewals if not each.is_deleted}
+        self._will_expire = {(each.topic, each.queue_id) for each in restarts if not each.is_deleted}
         self._decided = {key: dict(group.offsets) for key, group in self._groups.items() if group.was_online}
         self._moves = [
             (event["at"], event["group"], event["topic"], queue_id)
@@ -103,7 +103,7 @@ class Model:
             if event["op"] == "reset_offset"
             for queue_id in ([event["queue_id"]] if "queue_id" in event else QUEUES)
         ]
-        self._moves += [(each.at, group, each.topic, each.queue_id) for each in renewals for group in GROUPS]
+        self._moves += [(each.at, group, each.topic, each.queue_id) for each in restarts for group in GROUPS]
         self._tonight = []
         for key, group in self._groups.items():
             group.repeated, group.since, group.parts = set(), self._as_of, Counter()
@@ -115,15 +115,15 @@ class Model:
                 group.offsets = {}
             self._pull(key)
         happens = {"register": self._register, "unregister": self._unregister, "reset_offset": self._reset}
-        happened: list[tuple[int, int, dict[str, Any] | Renewal | Message]] = [
+        happened: list[tuple[int, int, dict[str, Any] | Restart | Message]] = [
             *((event["at"], 0, event) for event in events),
-            *((each.at, 1, each) for each in renewals),
+            *((each.at, 1, each) for each in restarts),
             *((each.stored_at, 2, each) for each in messages),
         ]
         for at, _, each in sorted(happened, key=lambda item: item[:2]):
             if isinstance(each, Message):
                 self._store(each)
-            elif isinstance(each, Renewal):
+            elif isinstance(each, Restart):
                 self._begin_again(each)
             else:
                 happens[each["op"]](at, each)
@@ -131,7 +131,7 @@ class Model:
             self._believe(key, {**self._uncommitted(key), **offsets})
         for key, group in self._groups.items():
             self._note_removed(key, committed.get(key, {}))
-            self._note_known(key, committed.get(key, {}), renewals)
+            self._note_known(key, committed.get(key, {}), restarts)
             if not group.pulls:
                 group.reset = set()
         self.pulls += self._tonight
@@ -207,30 +207,30 @@ class Model:
             return len(self._queues[topic][queue_id])
         return self._min_offsets.get((topic, queue_id), 0)
 
-    def _begin_again(self, renewal: Renewal) -> None:
+    def _begin_again(self, restart: Restart) -> None:
         """A queue is empty again. A group without an offset will begin at its first message."""
-        queue_id, end = renewal.queue_id, len(self._queues[renewal.topic][renewal.queue_id])
-        self._queues[renewal.topic][queue_id] = []
-        self._will_expire.discard((renewal.topic, queue_id))
+        queue_id, end = restart.queue_id, len(self._queues[restart.topic][restart.queue_id])
+        self._queues[restart.topic][queue_id] = []
+        self._will_expire.discard((restart.topic, queue_id))
         for key, group in self._groups.items():
-            if key[1] != renewal.topic:
+            if key[1] != restart.topic:
                 continue
             group.parts[queue_id] += 1
             group.repeated.add(queue_id)
             group.behind.discard(queue_id)
-            if renewal.is_deleted:
+            if restart.is_deleted:
                 group.reset.discard(queue_id)
-            if group.pulls or (renewal.is_deleted and group.was_online):
+            if group.pulls or (restart.is_deleted and group.was_online):
                 group.offsets[queue_id] = 0
-            elif renewal.is_deleted:
+            elif restart.is_deleted:
                 group.offsets.pop(queue_id, None)
             elif group.was_online and not group.begins_anew:
                 group.offsets.setdefault(queue_id, end)
 
-    def _note_known(self, key: Key, committed: Mapping[int, int], renewals: Sequence[Renewal]) -> None:
+    def _note_known(self, key: Key, committed: Mapping[int, int], restarts: Sequence[Restart]) -> None:
         """Which queues the broker has, or had, an offset of."""
         group = self._groups[key]
-        group.known -= {each.queue_id for each in renewals if each.topic == key[1] and each.is_deleted}
+        group.known -= {each.queue_id for each in restarts if each.topic == key[1] and each.is_deleted}
         if committed:
             group.known |= {queue_id for queue_id in committed if self._queues[key[1]][queue_id]}
         elif any(topic == key[1] for topic, _ in self._min_offsets):

@@ -20,7 +20,7 @@ LAST = 4
 SEGMENT = 1 << 10
 
 
-class Renewal(NamedTuple):
+class Restart(NamedTuple):
     """A queue began again before the message that was stored at ``at`` (ms). ``is_deleted``: with its topic."""
 
     at: int
@@ -40,7 +40,7 @@ class Night(NamedTuple):
     committed: dict[tuple[str, str], dict[int, int]]
     committed_at: int
     min_offsets: dict[tuple[str, int], int]
-    renewals: Sequence[Renewal] = ()
+    restarts: Sequence[Restart] = ()
 
 
 class Trouble(Enum):
@@ -78,7 +78,7 @@ class RandomBroker:
 
     def next_night(self, trouble: Trouble) -> Night:
         messages, events = len(self._log.messages), len(self._events)
-        self._renewals: list[Renewal] = []
+        self._restarts: list[Restart] = []
         if trouble in (Trouble.DELETES, Trouble.EXPIRES) and self._random.random() < 0.5:
             self._start = self._random.randint(self._start // SEGMENT, len(self._log.data) // SEGMENT) * SEGMENT
         if trouble is Trouble.CUTS and self._ends_of_nights and self._random.random() < 0.3:
@@ -109,7 +109,7 @@ class RandomBroker:
         }
         min_offsets = self._log.min_offsets(self._start)
         new = self._log.messages[messages:], self._events[events:]
-        return Night(*new, committed, committed_at, min_offsets, self._renewals)
+        return Night(*new, committed, committed_at, min_offsets, self._restarts)
 
     def _append(self) -> None:
         tags: dict[str, Any] = {"TAGS": self._random.choice("pq")} if self._random.random() < 0.7 else {}
@@ -133,7 +133,7 @@ class RandomBroker:
             self._offsets.pop(f"{topic}@{group}", None)
         for move in self._random.sample([self._subscribe, self._subscribe, self._leave, self._reset], 2):
             move()
-        self._renewals += [Renewal(self._log.time, *queue, is_deleted=True) for queue in known]
+        self._restarts += [Restart(self._log.time, *queue, is_deleted=True) for queue in known]
         self._log.append(self._random.randint(1, 6), *self._random.choice(known), k=self._random.choice("xyz"))
         self._last = max(self._last, self._log.time - EVERY)
 
@@ -146,7 +146,7 @@ class RandomBroker:
         queue = self._random.choice(expired)
         del self._log.queues[queue]
         self._expired.add(queue)
-        self._renewals.append(Renewal(self._log.time, *queue, is_deleted=False))
+        self._restarts.append(Restart(self._log.time, *queue, is_deleted=False))
         self._log.append(self._random.randint(1, 6), *queue, k=self._random.choice("xyz"))
         self._last = max(self._last, self._log.time - EVERY)
 
@@ -187,11 +187,11 @@ class RandomBroker:
                 elif str(queue[1]) in known and queue not in self._expired:
                     known[str(queue[1])] = min(end, known[str(queue[1])])
 
-        for renewal in self._renewals:
+        for restart in self._restarts:
             # Clients commit an offset in each queue that they have, even if it is empty.
             for group in GROUPS:
-                if known := self._offsets.pop(f"{renewal.topic}@{group}", {}):
-                    self._offsets[f"{renewal.topic}@{group}"] = {str(renewal.queue_id): 0, **known}
+                if known := self._offsets.pop(f"{restart.topic}@{group}", {}):
+                    self._offsets[f"{restart.topic}@{group}"] = {str(restart.queue_id): 0, **known}
 
     def _damage(self) -> None:
         """Damages a record, but not the first one: another first record means another log.

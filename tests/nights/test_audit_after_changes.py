@@ -24,7 +24,7 @@ from tests.nights.test_late_messages import damage_magic, write_damaged
 EVENTS = [sql(BEFORE, "cg", "n IS NOT NULL")]
 
 
-def repaired(broker: GrowingBroker) -> None:
+def recovered_range(broker: GrowingBroker) -> None:
     damage_magic(broker)
     broker.night(EVENTS)
     assert broker.failed_audits() == []
@@ -32,7 +32,7 @@ def repaired(broker: GrowingBroker) -> None:
     assert "1 damaged place of the log was repaired" in broker.night(EVENTS).out
 
 
-def mended(broker: GrowingBroker) -> None:
+def recovered_body(broker: GrowingBroker) -> None:
     """One of 200 bodies may be damaged."""
     whole = broker.log.append(1, body=b"right").append(190).data
     broker.log.data = whole.replace(b"right", b"wrong")
@@ -131,7 +131,7 @@ def rebuilt(broker: GrowingBroker) -> None:
 
 def rebuilt_after_a_repair(broker: GrowingBroker) -> None:
     """The late message counts in the night of its place in the log now."""
-    repaired(broker)
+    recovered_range(broker)
     broker.grow()
     broker.night(EVENTS)
     assert broker.failed_audits() == []
@@ -178,8 +178,8 @@ def repeated_by_another_broker(broker: GrowingBroker) -> None:
 
 
 CHANGES = [
-    repaired, mended, half_written, corrected_line, cut, corrected_history, repeated_steps, delivered_after_an_audit,
-    rebuilt, rebuilt_after_a_repair, rebuilt_between_a_repair_and_its_night,
+    recovered_range, recovered_body, half_written, corrected_line, cut, corrected_history, repeated_steps,
+    delivered_after_an_audit, rebuilt, rebuilt_after_a_repair, rebuilt_between_a_repair_and_its_night,
     rebuilt_after_a_repair_at_the_end_of_a_queue, repeated_by_another_broker,
 ]  # fmt: skip
 
@@ -195,9 +195,9 @@ def test_audits_pass_after(broker: GrowingBroker, change: Callable[[GrowingBroke
 
 
 TAMPERED: list[tuple[Callable[[GrowingBroker], None], Table, Change]] = [
-    (repaired, COMMITLOG, one_row({"born_timestamp": 1})),
-    (mended, COMMITLOG, one_row({"born_timestamp": 1}, of=lambda row: row["queue_offset"] == 4)),
-    (mended, CONSUMEQUEUE, one_row({"store_timestamp": 1}, of=lambda row: row["queue_offset"] == 4)),
+    (recovered_range, COMMITLOG, one_row({"born_timestamp": 1})),
+    (recovered_body, COMMITLOG, one_row({"born_timestamp": 1}, of=lambda row: row["queue_offset"] == 4)),
+    (recovered_body, CONSUMEQUEUE, one_row({"store_timestamp": 1}, of=lambda row: row["queue_offset"] == 4)),
     (cut, COMMITLOG, one_row({"born_timestamp": 1}, of=lambda row: row["queue_offset"] == 14)),
     (cut, DELIVERY_STATS, one_row({"uncertain": 7})),
     (corrected_history, QUEUE_PROGRESS, one_row({"entries": 9})),

@@ -402,7 +402,7 @@ def test_a_last_message_that_looks_unfinished_is_read_when_it_stays_the_same(nig
     assert "There was nothing new" in night(log.write(tmp_path / "store")).out
 
 
-def test_the_ledger_counts_the_mended_message_and_not_its_file(night: Night, tmp_path: Path) -> None:
+def test_the_ledger_counts_the_recovered_message_and_not_its_file(night: Night, tmp_path: Path) -> None:
     log = BrokerLog().append(3).append(1, body=b"the right body").append(2)
     whole = log.data
     log.data = whole.replace(b"the right body", b"the wrong body")

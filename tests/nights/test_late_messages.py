@@ -47,7 +47,7 @@ def check(broker: GrowingBroker, messages: int) -> None:
     assert broker.passes_audits()
 
 
-def test_a_mended_message_reaches_a_group_that_returns_in_the_same_night(broker: GrowingBroker) -> None:
+def test_a_recovered_message_reaches_a_group_that_returns_in_the_same_night(broker: GrowingBroker) -> None:
     events = [sql(BEFORE, "cg", EVERYTHING), event(after(2), "unregister", "cg")]
     damage_body(broker)
     broker.night(events)
@@ -56,7 +56,7 @@ def test_a_mended_message_reaches_a_group_that_returns_in_the_same_night(broker:
     check(broker, 20)
 
 
-def test_a_repaired_message_reaches_a_group_that_was_away(broker: GrowingBroker) -> None:
+def test_a_recovered_message_reaches_a_group_that_was_away(broker: GrowingBroker) -> None:
     events = [sql(BEFORE, "cg", EVERYTHING), event(after(2), "unregister", "cg"), sql(after(12), "cg", EVERYTHING)]
     damage_magic(broker)
     for _ in range(2):
@@ -66,7 +66,7 @@ def test_a_repaired_message_reaches_a_group_that_was_away(broker: GrowingBroker)
     check(broker, 30)
 
 
-def test_a_repaired_message_as_old_as_the_last_one_of_its_night(broker: GrowingBroker) -> None:
+def test_a_recovered_message_as_old_as_the_last_one_of_its_night(broker: GrowingBroker) -> None:
     """The first night ends at its time, and the second one begins after it."""
     broker.log = BrokerLog()
     for _ in range(10):
@@ -81,7 +81,7 @@ def test_a_repaired_message_as_old_as_the_last_one_of_its_night(broker: GrowingB
     check(broker, 20)
 
 
-def test_a_repaired_message_that_ingest_has_read(broker: GrowingBroker, run: Run) -> None:
+def test_a_recovered_message_that_ingest_has_read(broker: GrowingBroker, run: Run) -> None:
     damage_magic(broker)
     broker.night([sql(BEFORE, "cg", EVERYTHING)])
     broker.grow()
@@ -94,7 +94,7 @@ def test_a_repaired_message_that_ingest_has_read(broker: GrowingBroker, run: Run
 
 
 @pytest.mark.parametrize("more", [(), ("--redo-from", after(15))])
-def test_a_repaired_message_stays_when_the_night_that_read_it_is_repeated(
+def test_a_recovered_message_stays_when_the_night_that_read_it_is_repeated(
     broker: GrowingBroker, more: tuple[object, ...]
 ) -> None:
     """Without --redo-from, the log was cut."""
@@ -130,7 +130,7 @@ def test_a_repair_leaves_the_bad_lines_of_subscription_files(broker: GrowingBrok
 
 @pytest.mark.parametrize("changed", [after(3), after(7)])
 @pytest.mark.parametrize("expressions", [(EVERYTHING, HIGH), (HIGH, EVERYTHING), (HIGH, LOW), (LOW, HIGH)])
-def test_a_repaired_message_is_filtered_with_the_subscription_of_its_time(
+def test_a_recovered_message_is_filtered_with_the_subscription_of_its_time(
     broker: GrowingBroker, expressions: tuple[str, str], changed: int
 ) -> None:
     """The subscription changes before or after the damaged message 5, in the same night."""
@@ -146,7 +146,7 @@ def test_a_repaired_message_is_filtered_with_the_subscription_of_its_time(
     assert broker.passes_audits()
 
 
-def test_repaired_messages_of_two_nights_are_each_received_once(broker: GrowingBroker) -> None:
+def test_recovered_messages_of_two_nights_are_each_received_once(broker: GrowingBroker) -> None:
     """The second one is in a queue that the first night did not know."""
     events = [sql(BEFORE, "cg", EVERYTHING)]
     damage_magic(broker)
@@ -161,7 +161,7 @@ def test_repaired_messages_of_two_nights_are_each_received_once(broker: GrowingB
     assert broker.passes_audits()
 
 
-def test_a_repaired_message_that_its_night_left_pending_is_received_once(broker: GrowingBroker) -> None:
+def test_a_recovered_message_that_its_night_left_pending_is_received_once(broker: GrowingBroker) -> None:
     """The group was behind in the first night, by its committed offset, and caught up in the second one."""
     events = [sql(BEFORE, "cg", EVERYTHING)]
     place = DAMAGED * (len(broker.log.data) // 10) + 4

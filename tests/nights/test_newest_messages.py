@@ -24,11 +24,11 @@ MENDED = ROWS_OF_A_FILE + 7
 
 
 def test_a_message_counts_once_if_row_groups_overlap(tmp_path: Path) -> None:
-    """A mended message is written in a later night, so the ranges of offsets of merged files overlap."""
+    """A recovered message is written in a later night, so the ranges of offsets of merged files overlap."""
     count = ROWS_OF_A_FILE * FILES_IN_A_TIER
     StoreWriter(tmp_path / "store", segment=1 << 26).append(count)
     _night(tmp_path)
-    _merge_with_a_mended_message(Warehouse.at(str(tmp_path / "w")), count)
+    _merge_with_a_recovered_message(Warehouse.at(str(tmp_path / "w")), count)
 
     opened = Warehouse.at(str(tmp_path / "w"))
     (file,) = opened.files(COMMITLOG, BROKER)
@@ -64,7 +64,7 @@ def _night(folder: Path) -> None:
     nightly.main([*options, "--bodies", "none"])
 
 
-def _merge_with_a_mended_message(warehouse: Warehouse, count: int) -> None:
+def _merge_with_a_recovered_message(warehouse: Warehouse, count: int) -> None:
     """Stores the rows as the files of a full tier, the last one with a message of the second, and merges them."""
     changes = Changes(warehouse, BROKER, "a run")
     rows = warehouse.rows(COMMITLOG)

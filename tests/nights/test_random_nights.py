@@ -20,7 +20,7 @@ UNLIKE = (Trouble.CUTS, Trouble.DAMAGES, Trouble.DELETES, Trouble.RECREATES, Tro
 OF_RUNS = ("delivery_stats", "pull_windows")
 """A redo may be one run more, which plans its windows and counts what is pending."""
 OF_NIGHTS = (*OF_RUNS, "queue_progress", "consumer_offsets")
-"""A redo counts a repaired message in the night that had found it damaged."""
+"""A redo counts a recovered message in the night that had found it damaged."""
 MODELLED = (Trouble.NONE, Trouble.DELETES, Trouble.RECREATES, Trouble.EXPIRES)
 RECEIVED = ("consumer_group", "topic", "queue_id", "queue_offset", "available_at")
 

@@ -95,7 +95,7 @@ def test_when_a_group_pops(
 ) -> None:
     events = [registered(100, protocols[0]), LEFT, registered(300, protocols[1])]
     rows = subscription_history(events, BrokerConfig())
-    pops = PopModes.of_text(modes.text).pops({KEY: rows}, events, PopGroups(), BrokerConfig())
+    pops = PopModes.from_text(modes.text).pops({KEY: rows}, events, PopGroups(), BrokerConfig())
     found = (pops.recorded if modes.recorded else pops.planned).get(KEY, [])
     assert found == expected
     pulls = [row.valid_from for row in pulled_rows(rows, found) if row.is_consuming]
@@ -116,5 +116,5 @@ def test_events_keep_their_protocol_and_what_requests_carry() -> None:
 
 def test_groups_give_up_after_their_own_number_of_attempts() -> None:
     groups = PopGroups(frozenset({KEY}), {"cg": 1}, frozenset({"cg_in_order"}))
-    assert PopGroups.of_text(groups.text) == groups
+    assert PopGroups.from_text(groups.text) == groups
     assert (groups.most_attempts("cg"), groups.most_attempts("other")) == (2, 17)

@@ -43,11 +43,11 @@ class Log:
         )  # fmt: skip
 
 
-def chosen(batch: TopicBatch | None) -> dict[str, list[int]]:
+def due(batch: TopicBatch | None) -> dict[str, list[int]]:
     """The physical offsets of the messages to filter, by topic. Checks that columns go with their messages."""
     assert batch is not None
     found = {}
-    for topic, rows in batch.messages.rows_by_topic(batch.chosen):
+    for topic, rows in batch.messages.rows_by_topic(batch.is_due):
         found[topic] = batch.messages.commitlog_offset[rows].tolist()
         tags = batch.messages.named["TAGS"].take(pa.array(rows)).to_pylist()
         assert tags == [f"{topic} {offset}" for offset in found[topic]]
@@ -57,23 +57,23 @@ def chosen(batch: TopicBatch | None) -> dict[str, list[int]]:
 def test_a_large_topic_does_not_wait_for_small_ones() -> None:
     batches, log = TopicBatches(), Log()
     assert batches.add(log.part(["large"] * 60)) is None
-    assert chosen(batches.add(log.part(["large"] * 39 + ["small"]))) == {"large": [*range(99)]}
-    assert chosen(batches.rest()) == {"small": [99]}
+    assert due(batches.add(log.part(["large"] * 39 + ["small"]))) == {"large": [*range(99)]}
+    assert due(batches.rest()) == {"small": [99]}
     assert batches.rest() is None
 
 
 def test_messages_that_waited_come_before_the_new_ones() -> None:
     batches, log = TopicBatches(), Log()
-    assert chosen(batches.add(log.part(["small"] * 19 + ["large"] * 81))) == {"large": [*range(19, 100)]}
-    assert chosen(batches.add(log.part(["small"] + ["large"] * 99)))["small"] == [*range(19), 100]
+    assert due(batches.add(log.part(["small"] * 19 + ["large"] * 81))) == {"large": [*range(19, 100)]}
+    assert due(batches.add(log.part(["small"] + ["large"] * 99)))["small"] == [*range(19), 100]
     assert batches.rest() is None
 
 
 def test_too_many_waiting_messages_are_filtered() -> None:
     batches, log = TopicBatches(), Log()
     topics = [f"topic {i % 50}" for i in range(100)]
-    assert chosen(batches.add(log.part(topics))) == {}
-    assert chosen(batches.add(log.part(topics))) == {f"topic {i}": [*range(i, 200, 50)] for i in range(50)}
+    assert due(batches.add(log.part(topics))) == {}
+    assert due(batches.add(log.part(topics))) == {f"topic {i}": [*range(i, 200, 50)] for i in range(50)}
     assert batches.rest() is None
 
 
@@ -82,7 +82,7 @@ def test_messages_with_long_properties_do_not_wait(length: int) -> None:
     """Arrow's texts of one column have no room for more than 2 GiB."""
     batches, log = TopicBatches(), Log()
     topics = [f"{'t' * length} {i % 50}" for i in range(100)]
-    waiting = chosen(batches.add(log.part(topics))) == {}
+    waiting = due(batches.add(log.part(topics))) == {}
     assert waiting == (length == 100)
     assert (batches.rest() is not None) == waiting
 
@@ -111,6 +111,6 @@ def test_nothing_is_lost_or_changes_its_order(seed: int) -> None:
 
     found: defaultdict[str, list[int]] = defaultdict(list)
     for batch in topic_batches(parts()):
-        for topic, offsets in chosen(batch).items():
+        for topic, offsets in due(batch).items():
             found[topic] += offsets
     assert found == expected

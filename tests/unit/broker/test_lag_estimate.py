@@ -7,7 +7,7 @@ import pytest
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.lag import TopicLag
 from filtering.delivery.message_filter import MessageFilter
-from filtering.delivery.pull_window import FOREVER, PullWindow
+from filtering.delivery.pull_window import NO_END, PullWindow
 from filtering.predicate import TagsCodeIn
 from filtering.tags_code import java_hash
 from tests.entries import entries
@@ -35,7 +35,7 @@ def messages(count: int, every: int) -> list[dict[str, Any]]:
     ],
 )
 def test_it_looks_at_some_and_extrapolates(count: int, every: int, seen: int, passed: int) -> None:
-    window = PullWindow(PAID, 0, offsets={0: (0, FOREVER)}, only_listed=True)
+    window = PullWindow(PAID, 0, offsets={0: (0, NO_END)}, only_listed=True)
     counter = TopicLag(BrokerConfig(), [window], [window])
     all_messages = messages(count, every)
     for start in range(0, count, 7_000):

@@ -19,7 +19,7 @@ import pytest
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.delivery.pull_window import FOREVER, PullWindow
+from filtering.delivery.pull_window import NO_END, PullWindow
 from filtering.predicate import TagsCodeIn, TextIn
 from filtering.subscriptions.events import parse_event
 from filtering.subscriptions.history import subscription_history
@@ -123,7 +123,7 @@ def model(states: list[tuple[int, Group]]) -> dict[tuple[int, int], list[Pulled]
 
 def pulls(windows: list[PullWindow], stored_at: int, queue_id: int, offset: int) -> Iterator[Pulled]:
     for window in (window for window in windows if window.topic == "T"):
-        low, high = window.offsets.get(queue_id, (0, 0) if window.only_listed else (0, FOREVER))
+        low, high = window.offsets.get(queue_id, (0, 0) if window.only_listed else (0, NO_END))
         if window.stored_from <= stored_at < window.stored_to and low <= offset < high:
             tags, checked = window.message_filter.tags, window.message_filter.client_tags
             assert isinstance(tags, TagsCodeIn)

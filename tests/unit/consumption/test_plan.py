@@ -22,7 +22,7 @@ from filtering.consumption.group import (
 )
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets, offset_by_time
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.delivery.pull_window import FOREVER, ConsumeMode, PullWindow, WindowKind
+from filtering.delivery.pull_window import NO_END, ConsumeMode, PullWindow, WindowKind
 from filtering.pops.modes import PopGroups, PopModes
 from filtering.predicate import TRUE, TextIn
 from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent, in_order, parse_event
@@ -242,7 +242,7 @@ def test_what_the_broker_deleted_before_a_group_returned_is_lost_to_it(min_offse
     assert made.groups[0].lost == ({0: lost} if lost else {})
     assert [(window.offsets, window.kind) for window in made.lost] == ([({0: (5, 8)}, WindowKind.LOST)] if lost else [])
     [returned] = made.backlog
-    assert returned.offsets == {0: (max(5, min_offset), FOREVER)}
+    assert returned.offsets == {0: (max(5, min_offset), NO_END)}
     assert (returned.kind, returned.reason) == (WindowKind.BACKLOG, RETURNED)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Collection
 import numpy as np
 import pytest
 
-from filtering.consumption.offsets import QueueRenewal, TopicOffsets
-from jobs.night.night import find_renewals
+from filtering.consumption.offsets import QueueRestart, TopicOffsets
+from jobs.night.night import find_restarts
 from jobs.night.tasks import NO_INSTANTS, TaskResult, add_progress, progress_of_block
 from tests.entries import entries
 
@@ -35,17 +35,17 @@ def read(log: list[Entry], begin: int, borders: list[int], instants: list[int] |
     return total
 
 
-def renewals(
+def restarts(
     log: list[Entry], begin: int = 0, log_start: int = 0, borders: list[int] | None = None
-) -> list[QueueRenewal]:
+) -> list[QueueRestart]:
     """Those of a night that reads the log from ``begin`` on."""
     known = dict(log[:begin])  # the last entry of each queue
     before = {"T": TopicOffsets.empty({queue_id: offset + 1 for queue_id, offset in known.items()}, ())}
 
-    def places(_topic: str, queue_offsets: Collection[int]) -> dict[Entry, int]:
+    def physical_offsets(_topic: str, queue_offsets: Collection[int]) -> dict[Entry, int]:
         return {entry: at for at, entry in enumerate(log[:begin]) if entry[1] in queue_offsets}
 
-    found = find_renewals(read(log, begin, borders or []).queues, before, places, log_start)
+    found = find_restarts(read(log, begin, borders or []).queues, before, physical_offsets, log_start)
     return found.get("T", [])
 
 
@@ -55,20 +55,20 @@ def entries_of(queue_id: int, count: int) -> list[Entry]:
 
 @pytest.mark.parametrize("begin", [0, 2, 5])
 def test_a_queue_that_goes_on_or_is_new_does_not_begin_again(begin: int) -> None:
-    assert renewals([*entries_of(0, 5), (0, 5), *entries_of(1, 3)], begin) == []
+    assert restarts([*entries_of(0, 5), (0, 5), *entries_of(1, 3)], begin) == []
 
 
 @pytest.mark.parametrize("begin", [0, 3, 5])
 @pytest.mark.parametrize("new", [1, 5, 8])
 def test_it_begins_again_at_offset_0(begin: int, new: int) -> None:
     log = [*entries_of(0, 5), *entries_of(0, new)]
-    assert renewals(log, begin) == [QueueRenewal(0, 5, 1_005, ended=5)]
+    assert restarts(log, begin) == [QueueRestart(0, 5, 1_005, ended=5)]
 
 
 def test_however_the_log_is_divided() -> None:
     choose = random.Random(1)
     log = [*entries_of(0, 4), *entries_of(1, 2), *entries_of(0, 6), (1, 2), *entries_of(0, 2), (0, 2)]
-    expected = renewals(log)
+    expected = restarts(log)
     assert [(each.queue_id, each.commitlog_offset, each.ended) for each in expected] == [
         (0, 6, 4),
         (0, 13, 6),
@@ -77,25 +77,25 @@ def test_however_the_log_is_divided() -> None:
     for _ in range(50):
         begin = choose.randrange(5)
         borders = sorted(choose.sample(range(begin, len(log)), choose.randrange(5)))
-        assert renewals(log, begin, borders=borders) == expected
+        assert restarts(log, begin, borders=borders) == expected
 
 
 def test_a_topic_is_deleted_with_all_queues_that_are_older() -> None:
     log = [*entries_of(0, 2), *entries_of(1, 3), (0, 2), *entries_of(2, 2), *entries_of(0, 1), (2, 2)]
-    renewed = [QueueRenewal(0, 8, 1_008, ended=3), QueueRenewal(1, 8, 1_008, ended=3)]
+    restarted = [QueueRestart(0, 8, 1_008, ended=3), QueueRestart(1, 8, 1_008, ended=3)]
     for begin in (0, 2, 6, 8):
-        assert renewals(log, begin) == renewed
+        assert restarts(log, begin) == restarted
 
 
 @pytest.mark.parametrize("begin", [0, 2, 5])
 def test_the_first_new_message_of_the_topic_ends_all_old_queues(begin: int) -> None:
     log = [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), *entries_of(0, 1), (0, 1), *entries_of(1, 2)]
-    assert renewals(log, begin) == [QueueRenewal(0, 5, 1_005, ended=3), QueueRenewal(1, 5, 1_005, ended=2)]
+    assert restarts(log, begin) == [QueueRestart(0, 5, 1_005, ended=3), QueueRestart(1, 5, 1_005, ended=2)]
 
 
 def test_offsets_stay_where_the_old_messages_are_no_longer_in_the_log() -> None:
     log = [*entries_of(0, 3), *entries_of(1, 2), *entries_of(0, 2)]
-    assert renewals(log, 5, log_start=3) == [QueueRenewal(0, 5, 1_005, ended=3, keeps_offsets=True)]
+    assert restarts(log, 5, log_start=3) == [QueueRestart(0, 5, 1_005, ended=3, keeps_offsets=True)]
 
 
 def test_the_ends_at_an_instant_are_of_each_queue_alone() -> None:

@@ -52,11 +52,11 @@ def random_window(choose: random.Random) -> PullWindow:
         client_tags=TextIn("TAGS", texts) if has_tags else TRUE,
     )
     offsets = {queue_id: (choose.randrange(20), choose.randrange(20, 50)) for queue_id in choose.sample([0, 1, 3], 2)}
-    renewed = choose.sample([0, 1, 3], choose.choice([0, 0, 2]))
+    restarted = choose.sample([0, 1, 3], choose.choice([0, 0, 2]))
     return PullWindow(
         message_filter, 0, choose.randrange(50), choose.randrange(40, 101), offsets=offsets,
         only_listed=choose.random() < 0.5,
-        places={queue_id: (choose.randrange(50), 80) for queue_id in renewed},
+        physical_ranges={queue_id: (choose.randrange(50), 80) for queue_id in restarted},
     )  # fmt: skip
 
 

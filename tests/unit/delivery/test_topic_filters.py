@@ -12,7 +12,7 @@ from filtering.broker_config import BrokerConfig, read_properties
 from filtering.delivery.delivery_blocks import MatchSets
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import MessageFilter, message_filters
-from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange, filter_data_in_force
+from filtering.delivery.pull_window import NO_END, PullWindow, UncertainChange, filter_data_in_force
 from filtering.delivery.topic_filters import COUNTS, TopicFilters, count_uncertain
 from filtering.matcher import packed_bits
 from filtering.predicate import FALSE, TRUE, TextIn
@@ -167,7 +167,7 @@ def test_a_window_decides_only_the_messages_of_its_time_and_offsets() -> None:
     assert got(
         PullWindow(every, 0, stored_from=300, stored_to=500),
         PullWindow(every, 0, offsets={1: (0, 3)}),
-        PullWindow(every, 0, offsets={1: (7, FOREVER)}, only_listed=True),
+        PullWindow(every, 0, offsets={1: (7, NO_END)}, only_listed=True),
         PullWindow(above(14), 0, stored_from=1000),
         PullWindow(above(14), 0, stored_to=1000),
         PullWindow(above(17), 0, offsets={0: (0, 0)}),

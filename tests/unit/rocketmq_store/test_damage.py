@@ -11,7 +11,7 @@ import pytest
 
 from schemas.rocketmq_store.commitlog_walk import DAMAGE_BYTES, FIRST_WINDOW, REASONS, Damage, Records, scan
 from schemas.rocketmq_store.message_decoder import decode
-from schemas.rocketmq_store.record_layout import LONGEST, Found
+from schemas.rocketmq_store.record_layout import LONGEST, BytesKind
 from schemas.rocketmq_store.recovery import Recovery, recovery
 from schemas.rocketmq_store.segments import CommitLogError, Segment, segments
 from schemas.storage import Storage
@@ -375,15 +375,17 @@ def test_a_log_whose_only_segment_was_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
-        (filler(40), Found.INCONSISTENT),
-        (bytes(64), Found.ZEROS),
-        (b"\x7f" * 40, Found.ILLEGAL_MAGIC),
-        (b"\x7f" * 4 + bytes(60), Found.ILLEGAL_MAGIC),
-        (bytes(4) + b"\x7f" * 60, Found.ILLEGAL_MAGIC),
-        ((LONGEST + 1).to_bytes(4, "big") + record(0)[4:], Found.INCOMPLETE),
+        (filler(40), BytesKind.INCONSISTENT),
+        (bytes(64), BytesKind.ZEROS),
+        (b"\x7f" * 40, BytesKind.ILLEGAL_MAGIC),
+        (b"\x7f" * 4 + bytes(60), BytesKind.ILLEGAL_MAGIC),
+        (bytes(4) + b"\x7f" * 60, BytesKind.ILLEGAL_MAGIC),
+        ((LONGEST + 1).to_bytes(4, "big") + record(0)[4:], BytesKind.INCOMPLETE),
     ],
 )
-def test_what_lies_between_two_messages_is_damage_with_its_reason(tmp_path: Path, broken: bytes, reason: Found) -> None:
+def test_what_lies_between_two_messages_is_damage_with_its_reason(
+    tmp_path: Path, broken: bytes, reason: BytesKind
+) -> None:
     """Filler that does not fill the file, too: a broker writes it only at the end."""
     first = record(0)
     kept, [piece] = walked(first + broken + record(len(first + broken)), tmp_path)
@@ -396,4 +398,4 @@ def test_bytes_too_few_for_a_record_end_the_file(tmp_path: Path) -> None:
     first = record(0)
     kept, [piece] = walked(first + b"\1\2\3", tmp_path)
 
-    assert (kept, piece.bytes, piece.reason) == ([0], b"\1\2\3", REASONS[Found.INCOMPLETE])
+    assert (kept, piece.bytes, piece.reason) == ([0], b"\1\2\3", REASONS[BytesKind.INCOMPLETE])

@@ -5,7 +5,7 @@ import sqlglot
 from sqlglot import exp
 
 from filtering.sql92 import compile
-from filtering.sql92.dialect import MessageFilter
+from filtering.sql92.dialect import RocketMQFilter
 from tests.unit.sql92.cases import compiled, expressions
 
 SAMPLE = 7
@@ -18,7 +18,7 @@ def written(text: str) -> str:
 
 def test_not_takes_the_next_operand() -> None:
     tree = sqlglot.parse_one("NOT a = 5 rest", read="rocketmq")
-    assert isinstance(tree, MessageFilter)
+    assert isinstance(tree, RocketMQFilter)
     assert isinstance(tree.this, exp.EQ)
     assert isinstance(tree.this.this, exp.Not)
     assert [column.name for column in tree.find_all(exp.Column)] == ["a"]
