@@ -101,9 +101,9 @@ def _counts_of_sql92(facts: BrokerFacts) -> dict[Key, dict[str, int]]:
     if not changed:
         return counts
     counts |= {key: dict.fromkeys(_COUNTS, 0) for key in changed}
-    for (run, *key), of_night in facts.sums(DELIVERY_STATS, ["run", "consumer_group", "topic"], _COUNTS).items():
+    for (run, *key), counts_of_night in facts.sums(DELIVERY_STATS, ["run", "consumer_group", "topic"], _COUNTS).items():
         if (whose := tuple(key)) in changed and kinds.used_sql92(whose, run):
-            for name, count in of_night.items():
+            for name, count in counts_of_night.items():
                 counts[whose][name] += count
     return counts
 

@@ -1,6 +1,6 @@
 """Explains why a message reached a consumer group or did not, from the tables and the filters.
 
-1. Find the message, by id, key or place, with its entry and its copies in retry and system topics (FoundMessage).
+1. Find the message, by id, key or place, with its entry and its copies in retry and system topics (StoredMessage).
 2. Was it delivered? Then delivery_blocks say so (Delivery), and the answer is the subscription in force when it was
    pulled.
 3. Otherwise: which of the windows that nights planned covers it for the group (WindowsOfMessages)? If none does, the
@@ -129,7 +129,7 @@ def deliveries_of(
     """
     if not messages:
         return {}
-    found: defaultdict[tuple[str, int], list[Delivery]] = defaultdict(list)
+    deliveries: defaultdict[tuple[str, int], list[Delivery]] = defaultdict(list)
     times = [int(row["store_timestamp"]) for row in messages]
     conditions = [
         one_of("topic", sorted({str(row["topic"]) for row in messages})),
@@ -143,8 +143,8 @@ def deliveries_of(
             for number, group in enumerate(opened.row_groups):
                 if may_hold(group, conditions):
                     for place, delivery in _in_row_group(opened, number, wanted):
-                        found[place].append(delivery)
-    return {place: sorted(each, key=lambda delivery: delivery.available_at) for place, each in found.items()}
+                        deliveries[place].append(delivery)
+    return {place: sorted(each, key=lambda delivery: delivery.available_at) for place, each in deliveries.items()}
 
 
 def _in_row_group(opened: OpenDataFile, group: int, wanted: np.ndarray) -> Iterator[tuple[tuple[str, int], Delivery]]:
@@ -157,8 +157,8 @@ def _in_row_group(opened: OpenDataFile, group: int, wanted: np.ndarray) -> Itera
     for row, block_positions in enumerate(positions):
         if len(block_positions):
             block = {name: places[name][row] for name in places.column_names}
-            of_block = matches.slice(row, 1).flatten()
-            for offset, delivery in _in_block(block, of_block, block_positions.tolist()):
+            block_matches = matches.slice(row, 1).flatten()
+            for offset, delivery in _in_block(block, block_matches, block_positions.tolist()):
                 yield (block["topic"].as_py(), offset), delivery
 
 
@@ -197,7 +197,7 @@ _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
 
 
 @dataclass(frozen=True)
-class FoundMessage:
+class StoredMessage:
     """A stored message. ``deliveries`` are those to all groups.
 
     ``entry`` is its consume queue entry, made by the run ``dispatched_by``; both are None if it has none. ``in_lmqs``:
@@ -220,7 +220,7 @@ class FoundMessage:
     entry: Entry | None
     dispatched_by: str | None
     deliveries: Sequence[Delivery]
-    in_lmqs: Sequence[FoundMessage] = ()
+    in_lmqs: Sequence[StoredMessage] = ()
 
     @property
     def place(self) -> str:
@@ -238,7 +238,7 @@ class FoundMessage:
         return group_of_copy(self.topic, self.properties)
 
 
-def as_copy(message: FoundMessage, facts: BrokerFacts) -> Copy:
+def as_copy(message: StoredMessage, facts: BrokerFacts) -> Copy:
     """What is known of a message as one of several copies."""
     return Copy(
         message.commitlog_offset,
@@ -252,37 +252,39 @@ def as_copy(message: FoundMessage, facts: BrokerFacts) -> Copy:
 
 
 _OF_ENTRIES = ("entry", "dispatched_by", "deliveries", "in_lmqs")
-_COLUMNS = [name for name in FoundMessage.__dataclass_fields__ if name not in _OF_ENTRIES]
+_COLUMNS = [name for name in StoredMessage.__dataclass_fields__ if name not in _OF_ENTRIES]
 """The fields that are columns of commitlog."""
 
 
-def find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
+def find(facts: BrokerFacts, text: str) -> list[StoredMessage]:
     """The messages with this msgId or unique key, one of these KEYS or all of them, in the order of the log."""
-    found = [message for message in read(facts, _offsets_in(text)) if message.msg_id == text.upper()]
-    found = found or read(facts, _offsets_of(facts, text, with_keys=True)) or read(facts, _with_given_id(facts, text))
-    return found if len(found) < 2 else _without_traces(facts, found) or found
+    messages = [message for message in read(facts, _offsets_in(text)) if message.msg_id == text.upper()]
+    messages = (
+        messages or read(facts, _offsets_of(facts, text, with_keys=True)) or read(facts, _with_given_id(facts, text))
+    )
+    return messages if len(messages) < 2 else _without_traces(facts, messages) or messages
 
 
-def _without_traces(facts: BrokerFacts, found: Sequence[FoundMessage]) -> list[FoundMessage]:
+def _without_traces(facts: BrokerFacts, messages: Sequence[StoredMessage]) -> list[StoredMessage]:
     """The messages that are no traces. A trace has the ids and keys of all messages that it tells of as its KEYS."""
     traced = set(pc.unique(facts.rows(CONSUMPTIONS, ["trace_topic"])["trace_topic"]).to_pylist())
-    return [message for message in found if message.topic not in traced and not is_trace_topic(message.topic)]
+    return [message for message in messages if message.topic not in traced and not is_trace_topic(message.topic)]
 
 
-def find_where(facts: BrokerFacts, expression: str) -> list[FoundMessage]:
+def find_where(facts: BrokerFacts, expression: str) -> list[StoredMessage]:
     """The messages for which an SQL92 expression is true, in the order of the log.
 
     Raises InvalidExpression, and UsageError if they are more than MOST_FOUND.
     """
-    found: list[int] = []
+    offsets: list[int] = []
     columns = ["commitlog_offset", "properties"]
     for file in facts.warehouse.files(COMMITLOG, facts.name):
         rows = view(facts.warehouse.rows(COMMITLOG, file_columns(columns), files=[file]), columns)
         _, matching = match(rows["properties"].combine_chunks(), [expression]).pairs()
-        found += rows["commitlog_offset"].take(matching).to_pylist()
-        if len(found) > MOST_FOUND:
+        offsets += rows["commitlog_offset"].take(matching).to_pylist()
+        if len(offsets) > MOST_FOUND:
             raise UsageError(f"more than {MOST_FOUND} messages have {expression}: add a condition")
-    return read(facts, found)
+    return read(facts, offsets)
 
 
 def _with_given_id(facts: BrokerFacts, text: str) -> list[int]:
@@ -292,12 +294,12 @@ def _with_given_id(facts: BrokerFacts, text: str) -> list[int]:
     return offsets
 
 
-def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) -> list[FoundMessage]:
+def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) -> list[StoredMessage]:
     """The message at a place of a queue, as a list; empty if there is none."""
     conditions = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), one_of("queue_offset", [queue_offset])]
     rows = facts.rows(CONSUMEQUEUE, ["commitlog_offset"], conditions)
-    found = read(facts, rows["commitlog_offset"].to_pylist())
-    places = (each for message in found for each in (message, *message.in_lmqs))
+    messages = read(facts, rows["commitlog_offset"].to_pylist())
+    places = (each for message in messages for each in (message, *message.in_lmqs))
     wanted = topic, queue_id, queue_offset
     return [each for each in places if (each.topic, each.queue_id, each.queue_offset) == wanted]
 
@@ -309,7 +311,7 @@ def kept_offsets(facts: BrokerFacts, topic: str) -> dict[int, tuple[int, int]]:
     return {queue: (first[queue,], last[queue,]) for (queue,) in sorted(first)}
 
 
-def copies_of(facts: BrokerFacts, message: FoundMessage) -> list[FoundMessage]:
+def copies_of(facts: BrokerFacts, message: StoredMessage) -> list[StoredMessage]:
     """The other messages that are the same one: in its topic, in the schedule topic, in retry topics, and so on.
 
     They share its unique key or, if it has none, ORIGIN_MESSAGE_ID names the first of them.
@@ -326,16 +328,16 @@ def _without_unique_key(facts: BrokerFacts, origin: str) -> list[int]:
     """The physical offsets of the message with the msgId ``origin``, and of those that consumers sent back."""
     columns = ["commitlog_offset", "msg_id", "properties"]
     in_topics = one_of("topic", [topic for topic in facts.topics if is_copy(topic)])
-    found: list[int] = []
+    offsets: list[int] = []
     for where in ([one_of("commitlog_offset", _offsets_in(origin))], [in_topics]):
         rows = view(facts.rows(COMMITLOG, file_columns(columns), where), columns)
         for row in rows.to_pylist(maps_as_pydicts="strict"):
             if origin in (row["msg_id"], (row["properties"] or {}).get(ORIGIN_MESSAGE_ID)):
-                found.append(row["commitlog_offset"])
-    return found
+                offsets.append(row["commitlog_offset"])
+    return offsets
 
 
-def is_ended(facts: BrokerFacts, half: FoundMessage) -> bool | None:
+def is_ended(facts: BrokerFacts, half: StoredMessage) -> bool | None:
     """Whether a message in the op topic says that a half message was committed or rolled back.
 
     None: it is not known, because the nights kept no bodies of these messages.
@@ -355,7 +357,7 @@ Deliveries = Mapping[tuple[str, int], Sequence[Delivery]]
 """Deliveries by topic and physical offset."""
 
 
-def read(facts: BrokerFacts, offsets: Collection[int], deliveries: Deliveries | None = None) -> list[FoundMessage]:
+def read(facts: BrokerFacts, offsets: Collection[int], deliveries: Deliveries | None = None) -> list[StoredMessage]:
     """The messages at some physical offsets, in the order of the log. ``deliveries``: those to read no more."""
     if not offsets:
         return []
@@ -367,27 +369,27 @@ def read(facts: BrokerFacts, offsets: Collection[int], deliveries: Deliveries | 
     for row in facts.rows(CONSUMEQUEUE, wanted, at_offsets).to_pylist():
         entries[row["commitlog_offset"]].append(row)
     messages = sorted(rows.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["commitlog_offset"])
-    in_lmqs = [entry for of_message in entries.values() for entry in of_message if is_lmq(entry["topic"])]
+    in_lmqs = [entry for message_entries in entries.values() for entry in message_entries if is_lmq(entry["topic"])]
     if deliveries is None:
         deliveries = deliveries_of(facts, [*messages, *in_lmqs])
 
-    def found(message: dict[str, Any], entry: dict[str, Any] | None) -> FoundMessage:
+    def with_entry(message: dict[str, Any], entry: dict[str, Any] | None) -> StoredMessage:
         numbers = None if entry is None else (entry["tags_code"], entry["filter_bit_map"], entry["store_timestamp"])
-        return FoundMessage(
+        return StoredMessage(
             **message | {"properties": message["properties"] or {}},
             entry=None if numbers is None else Entry(*numbers),
             dispatched_by=None if entry is None else entry["run"],
             deliveries=deliveries.get((message["topic"], message["commitlog_offset"]), ()),
         )
 
-    of_messages = []
+    result = []
     for row in messages:
-        of_message = entries[row["commitlog_offset"]]
-        own = next((entry for entry in of_message if entry["topic"] == row["topic"]), None)
-        others = sorted((entry for entry in of_message if entry is not own), key=lambda entry: entry["topic"])
-        lmqs = [found(row | {name: entry[name] for name in place}, entry) for entry in others]
-        of_messages.append(replace(found(row, own), in_lmqs=lmqs))
-    return of_messages
+        message_entries = entries[row["commitlog_offset"]]
+        own = next((entry for entry in message_entries if entry["topic"] == row["topic"]), None)
+        others = sorted((entry for entry in message_entries if entry is not own), key=lambda entry: entry["topic"])
+        lmqs = [with_entry(row | {name: entry[name] for name in place}, entry) for entry in others]
+        result.append(replace(with_entry(row, own), in_lmqs=lmqs))
+    return result
 
 
 def _offsets_in(text: str) -> list[int]:
@@ -464,7 +466,7 @@ class Explanation:
     those that the broker returned the message to at ``pulled_at``; None: it does not broadcast.
     """
 
-    message: FoundMessage
+    message: StoredMessage
     consumer_group: str
     decision: Decision
     config: BrokerConfig
@@ -682,11 +684,11 @@ class WindowsOfMessages:
         """The windows of a topic, each with its run."""
         self._last: tuple[int, Mapping[str, Sequence[_Covering]]] = -1, {}
 
-    def is_filtered(self, message: FoundMessage) -> bool:
+    def is_filtered(self, message: StoredMessage) -> bool:
         """Whether a night filtered the message."""
         return self._night_of(message)[0] < len(self._nights)
 
-    def pulls(self, message: FoundMessage, group: str, rows: Sequence[SubscriptionRow]) -> list[Pulled]:
+    def pulls(self, message: StoredMessage, group: str, rows: Sequence[SubscriptionRow]) -> list[Pulled]:
         """The pulls of a message by a group with these states on the topic, in order."""
         by_start = {row.valid_from: row for row in rows}
         pulls = []
@@ -696,20 +698,20 @@ class WindowsOfMessages:
                 pulls.append(Pulled(by_start[window.subscription_from], at, self._config(night, window, at)))
         return sorted(pulls, key=lambda pull: pull.at)
 
-    def are_lost(self, message: FoundMessage, group: str) -> bool:
+    def are_lost(self, message: StoredMessage, group: str) -> bool:
         """Whether the broker deleted the message before the group pulled it."""
         return any(window.kind is WindowKind.LOST for _, window in self._of_message(message).get(group, ()))
 
-    def has_own_offsets(self, message: FoundMessage, group: str) -> bool:
+    def has_own_offsets(self, message: StoredMessage, group: str) -> bool:
         """Whether a client that broadcasts pulled the message, or did not, by offsets that are not known."""
         return any(window.reason == OWN_OFFSETS for _, window in self._of_message(message).get(group, ()))
 
-    def changes(self, message: FoundMessage, group: str) -> list[int]:
+    def changes(self, message: StoredMessage, group: str) -> list[int]:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
         windows = (window for _, window in self._of_message(message).get(group, ()))
         return sorted({window.subscription_from for window in windows if window.reason == HELD_PULL})
 
-    def _pulled_at(self, night: int, window: PullWindow, message: FoundMessage) -> int:
+    def _pulled_at(self, night: int, window: PullWindow, message: StoredMessage) -> int:
         """When the group pulled a message in a window; one that was behind, when the night began."""
         if window.available_at is not None:
             return window.available_at
@@ -722,33 +724,33 @@ class WindowsOfMessages:
             return self._nights[night].broker
         return next((night.broker for night in self._nights if at <= (night.as_of or 0)), self._facts.broker)
 
-    def _night_of(self, message: FoundMessage) -> tuple[int, bool]:
+    def _night_of(self, message: StoredMessage) -> tuple[int, bool]:
         """The number of the night that first filtered a message, and whether the message came late."""
         own = bisect_right(self._ends, message.commitlog_offset)
         if own == len(self._nights) or (message.dispatched_by or "") <= self._runs[own]:
             return own, False
         return bisect_left(self._runs, message.dispatched_by or ""), True
 
-    def _of_message(self, message: FoundMessage) -> Mapping[str, Sequence[_Covering]]:
+    def _of_message(self, message: StoredMessage) -> Mapping[str, Sequence[_Covering]]:
         """By group, the windows that cover a message, each with the number of its night."""
         if self._last[0] != message.commitlog_offset:
             self._last = message.commitlog_offset, self._windows_of(message)
         return self._last[1]
 
-    def _windows_of(self, message: FoundMessage) -> Mapping[str, Sequence[_Covering]]:
+    def _windows_of(self, message: StoredMessage) -> Mapping[str, Sequence[_Covering]]:
         number, is_late = self._night_of(message)
-        found: defaultdict[str, list[_Covering]] = defaultdict(list)
+        covering: defaultdict[str, list[_Covering]] = defaultdict(list)
         if number < len(self._nights):
             place = message.queue_id, message.queue_offset, message.commitlog_offset
             for run, window in self.of_topic(message.topic):
                 night = self._numbers[run]
                 if window.covers(*place, message.store_timestamp) and is_about(window.kind, night, number, is_late):
-                    found[window.consumer_group].append((night, window))
-        return found
+                    covering[window.consumer_group].append((night, window))
+        return covering
 
     def _read_windows(self, topic: str) -> Sequence[tuple[str, PullWindow]]:
-        of_groups = [one_of("consumer_group", self._groups)] if self._groups is not None else []
-        return stored_windows(self._facts.rows(PULL_WINDOWS, where=[one_of("topic", [topic]), *of_groups]))
+        where = [one_of("consumer_group", self._groups)] if self._groups is not None else []
+        return stored_windows(self._facts.rows(PULL_WINDOWS, where=[one_of("topic", [topic]), *where]))
 
 
 def why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: int) -> str:
@@ -790,11 +792,11 @@ class PopsOfMessages:
         self._facts = facts
         self._at = cache(self._read_at)
 
-    def is_popping(self, message: FoundMessage, consumer_group: str) -> bool:
+    def is_popping(self, message: StoredMessage, consumer_group: str) -> bool:
         """Whether the group ever popped the message's topic, as far as the broker wrote it down."""
         return (consumer_group, subscribed_topic(consumer_group, message.topic)) in self._facts.popping
 
-    def steps(self, message: FoundMessage, consumer_group: str) -> Iterator[Step]:
+    def steps(self, message: StoredMessage, consumer_group: str) -> Iterator[Step]:
         """What happened to one copy of a message at each pop that handed it out, and until it ended."""
         outcomes = {
             each.available_at: each.outcome for each in message.deliveries if each.consumer_group == consumer_group
@@ -810,7 +812,7 @@ class PopsOfMessages:
             if acknowledged_at is not None:
                 yield step(StepKind.ACKNOWLEDGED, acknowledged_at)
 
-    def passed_over_at(self, message: FoundMessage, consumer_group: str) -> int | None:
+    def passed_over_at(self, message: StoredMessage, consumer_group: str) -> int | None:
         """The time (ms) of the pop that read the message and did not hand it out; None if the record has none."""
         queue = one_of("queue_id", [message.queue_id])
         last: dict[tuple[int, int], int] = {}
@@ -821,7 +823,7 @@ class PopsOfMessages:
         at = message.queue_offset
         return min((popped_at for (popped_at, start), end in last.items() if start <= at < end), default=None)
 
-    def _of_message(self, message: FoundMessage, consumer_group: str) -> Sequence[_Pop]:
+    def _of_message(self, message: StoredMessage, consumer_group: str) -> Sequence[_Pop]:
         pops = self._at(message.commitlog_offset)
         return [pop for pop in pops if pop["consumer_group"] == consumer_group and pop["topic"] == message.topic]
 
@@ -842,7 +844,7 @@ class PopsOfMessages:
 
 
 def after_change(
-    facts: BrokerFacts, message: FoundMessage, before: SubscriptionRow, pulled_at: int, is_delivered: bool
+    facts: BrokerFacts, message: StoredMessage, before: SubscriptionRow, pulled_at: int, is_delivered: bool
 ) -> str | None:
     """Why an earlier pull may have had the message in its answer, and what that changes; None if it did not.
 
@@ -871,7 +873,7 @@ def after_change(
     )
 
 
-def in_lost_pull(facts: BrokerFacts, message: FoundMessage, pull: Pulled, delivery: Delivery) -> str | None:
+def in_lost_pull(facts: BrokerFacts, message: StoredMessage, pull: Pulled, delivery: Delivery) -> str | None:
     """Why the client may have lost the pull that brought the message; None if it did not.
 
     A Java client up to 5.2.0 fails on a message without a body, and its listener gets no message of the pull.
@@ -904,13 +906,19 @@ def _received_offsets(facts: BrokerFacts, delivery: Delivery, table: Table, wher
     """The queue offsets of some rows whose messages the group received as in ``delivery``."""
     columns = ["commitlog_offset", "topic", "queue_offset", "store_timestamp"]
     rows = facts.rows(table, columns, where).to_pylist()
-    found = deliveries_of(facts, rows)
-    alike = (row for row in rows if any(map(delivery.is_alike, found.get((row["topic"], row["commitlog_offset"]), ()))))
+    received = deliveries_of(facts, rows)
+    alike = (
+        row for row in rows if any(map(delivery.is_alike, received.get((row["topic"], row["commitlog_offset"]), ())))
+    )
     return {row["queue_offset"] for row in alike}
 
 
 def _by_the_old_filter(
-    facts: BrokerFacts, message: FoundMessage, before: SubscriptionRow, between: Sequence[Condition], is_delivered: bool
+    facts: BrokerFacts,
+    message: StoredMessage,
+    before: SubscriptionRow,
+    between: Sequence[Condition],
+    is_delivered: bool,
 ) -> str | None:
     # The broker does not notice an expression sent with a pull that does not compile, and lets every message pass.
     old = delivers(before) or TRUE
@@ -923,7 +931,7 @@ def _by_the_old_filter(
 
 
 def _by_the_old_tags(
-    facts: BrokerFacts, message: FoundMessage, before: SubscriptionRow, between: Sequence[Condition]
+    facts: BrokerFacts, message: StoredMessage, before: SubscriptionRow, between: Sequence[Condition]
 ) -> str | None:
     if message.tags in (before.tags_set or ()):
         return None
@@ -966,7 +974,7 @@ class Explainer:
         for row in history:
             self._rows_by_group[row.consumer_group].append(row)
 
-    def groups_of(self, message: FoundMessage, copies: Sequence[FoundMessage] = ()) -> list[str]:
+    def groups_of(self, message: StoredMessage, copies: Sequence[StoredMessage] = ()) -> list[str]:
         """The groups that ever subscribed to a message's topic, or sent it back. ``copies``: its other copies."""
         topics = {message.topic, message.properties.get(REAL_TOPIC, message.topic)}
         topics.update(each.topic for each in message.in_lmqs)
@@ -974,7 +982,7 @@ class Explainer:
         sent_back = [each.sent_back_by for each in (message, *copies)]
         return sorted(subscribed.union(group for group in sent_back if group is not None))
 
-    def explain(self, message: FoundMessage, consumer_group: str, others: Sequence[FoundMessage] = ()) -> Explanation:
+    def explain(self, message: StoredMessage, consumer_group: str, others: Sequence[StoredMessage] = ()) -> Explanation:
         """Explains what happened to the message for the group. ``others``: its other copies.
 
         If the group subscribes to an LMQ that has the message, and not to the message's topic, that is explained.
@@ -1015,27 +1023,29 @@ class Explainer:
         if explanation.pulled_at is None or explanation.outcome not in BY_THE_TABLES:
             return replace(explanation, clients=())
         clients = clients_that_pulled(stays, message.store_timestamp, explanation.pulled_at)
-        headline = f"{explanation.decision.headline}; broadcasting, told once: {listed(clients, NAMED)} pulled it then"
+        headline = (
+            f"{explanation.decision.headline}; broadcasting, counted once: {listed(clients, NAMED)} pulled it then"
+        )
         return replace(explanation, clients=clients, decision=replace(explanation.decision, headline=headline))
 
     def _trace_of(self, explanation: Explanation) -> str | None:
         """What a client wrote that proves that the group received the message; None if none did."""
         offset = explanation.message.commitlog_offset
-        of_group = self._traces((offset,)).get((explanation.consumer_group, offset), ())
-        found = next((trace for trace in of_group if trace["records"] == 1), None)
-        if found is None:
+        traces = self._traces((offset,)).get((explanation.consumer_group, offset), ())
+        consumed = next((trace for trace in traces if trace["records"] == 1), None)
+        if consumed is None:
             return None
-        at = time_text(found["consumed_at"] or found["traced_at"])
-        return f"{client_name(found['client_process'])} wrote that it consumed it at {at}"
+        at = time_text(consumed["consumed_at"] or consumed["traced_at"])
+        return f"{client_name(consumed['client_process'])} wrote that it consumed it at {at}"
 
     def _read_traces(self, offsets: tuple[int, ...]) -> dict[tuple[str, int], list[dict[str, Any]]]:
         """By group and physical offset, what clients wrote of the messages at some offsets."""
         if not self._has_traces:
             return {}
-        found: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        traces: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         for row in self._facts.rows(CONSUMPTIONS, where=[one_of("commitlog_offset", offsets)]).to_pylist():
-            found[row["consumer_group"], row["commitlog_offset"]].append(row)
-        return dict(found)
+            traces[row["consumer_group"], row["commitlog_offset"]].append(row)
+        return dict(traces)
 
     def _with_misread_setting(self, explanation: Explanation) -> Explanation:
         """Says why the property filter is off, if the pulls are refused for it, and broker.conf seems to say on."""
@@ -1064,7 +1074,7 @@ class Explainer:
             f"it is in {back.topic} {back.queue_id}/{back.queue_offset}: the group sent it back, so it had received it"
         )
 
-    def why_waiting(self, message: FoundMessage, others: Sequence[FoundMessage]) -> str | None:
+    def why_waiting(self, message: StoredMessage, others: Sequence[StoredMessage]) -> str | None:
         """What a message in a system topic waits for; None if it does not wait. ``others``: its other copies."""
         stored = sorted([message, *others], key=lambda each: each.commitlog_offset)
         copies = [as_copy(each, self._facts) for each in stored]
@@ -1076,9 +1086,9 @@ class Explainer:
 
     def _waiting(
         self,
-        message: FoundMessage,
+        message: StoredMessage,
         consumer_group: str,
-        stored: Sequence[FoundMessage],
+        stored: Sequence[StoredMessage],
         copies: Mapping[int, Copy],
     ) -> Explanation:
         """Explains a message in a system topic, by the message that it becomes in its own topic, now or later."""
@@ -1112,12 +1122,12 @@ class Explainer:
         as_stored = replace(
             message, topic=wait.real_topic, queue_id=wait.real_queue_id, properties=properties, entry=entry
         )
-        found = self._previewed(replace(explanation, message=as_stored), rows)
-        assert found.preview is not None
-        return replace(found, message=message, preview=replace(found.preview, bit_map=None))
+        waiting = self._previewed(replace(explanation, message=as_stored), rows)
+        assert waiting.preview is not None
+        return replace(waiting, message=message, preview=replace(waiting.preview, bit_map=None))
 
     def _why_waiting(
-        self, message: FoundMessage, wait: Wait, after: Copy | None, stored: Sequence[FoundMessage]
+        self, message: StoredMessage, wait: Wait, after: Copy | None, stored: Sequence[StoredMessage]
     ) -> tuple[Outcome, str]:
         """What a message in a system topic waits for, and whether it still does."""
         level = f" (level {wait.level})" if wait.level is not None else ""
@@ -1151,7 +1161,7 @@ class Explainer:
         return Outcome.WAITING, f"{what}, due {time_text(wait.due)}{overdue}"
 
     def _journey(
-        self, explanation: Explanation, stored: Sequence[FoundMessage], copies: Mapping[int, Copy]
+        self, explanation: Explanation, stored: Sequence[StoredMessage], copies: Mapping[int, Copy]
     ) -> list[Step]:
         """The message's way to the group, in the order of time."""
         group, message = explanation.consumer_group, explanation.message
@@ -1173,7 +1183,7 @@ class Explainer:
         return [step for _, _, step in sorted(steps, key=lambda each: each[:2])]
 
     def _steps(
-        self, message: FoundMessage, group: str, copy: Copy, copies: Sequence[Copy], explained: Explanation
+        self, message: StoredMessage, group: str, copy: Copy, copies: Sequence[Copy], explained: Explanation
     ) -> Iterator[Step]:
         """What happened to one copy. ``explained``: the explanation that is already there, of this or another copy."""
         step = partial(Step, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
@@ -1188,29 +1198,29 @@ class Explainer:
             pops = list(self._pops.steps(message, group)) if self._pops.is_popping(message, group) else []
             yield from pops
             popped_at = {pop.at for pop in pops}
-            found = explained if message is explained.message else self._explained(message, group)
-            for delivery in found.received:
+            explanation = explained if message is explained.message else self._explained(message, group)
+            for delivery in explanation.received:
                 if delivery.available_at not in popped_at:
                     yield step(StepKind.FILTERED, delivery.available_at, outcome=delivery.outcome)
-            if not found.received and not pops:
-                yield step(StepKind.FILTERED, found.pulled_at, outcome=str(found.outcome))
+            if not explanation.received and not pops:
+                yield step(StepKind.FILTERED, explanation.pulled_at, outcome=str(explanation.outcome))
 
-    def _start(self, message: FoundMessage, consumer_group: str) -> Start | None:
+    def _start(self, message: StoredMessage, consumer_group: str) -> Start | None:
         """Where the group began in the message's queue; None if the queue began again since then."""
         queue = message.topic, message.queue_id
         if queue in self._facts.begins:
             return None
         return self._first_starts(message.topic).start((consumer_group, *queue))
 
-    def _explained(self, message: FoundMessage, consumer_group: str) -> Explanation:
+    def _explained(self, message: StoredMessage, consumer_group: str) -> Explanation:
         if message.entry is None:
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, _no_entry(message))
         rows = self._rows[consumer_group, subscribed_topic(consumer_group, message.topic)]
         received = [delivery for delivery in message.deliveries if delivery.consumer_group == consumer_group]
         if self._pops.is_popping(message, consumer_group):
-            found = self._popped(message, consumer_group, rows, received)
-            if found is not None:
-                return found
+            popped = self._popped(message, consumer_group, rows, received)
+            if popped is not None:
+                return popped
         if not rows:
             why = never_subscribed(message.topic, consumer_group)
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
@@ -1231,7 +1241,7 @@ class Explainer:
         return self._with_uncertainty(explanation, rows, pulls[-1])
 
     def _popped(
-        self, message: FoundMessage, group: str, rows: Sequence[SubscriptionRow], received: Sequence[Delivery]
+        self, message: StoredMessage, group: str, rows: Sequence[SubscriptionRow], received: Sequence[Delivery]
     ) -> Explanation | None:
         """What the record says of a message and a group that pops; None if it says nothing."""
         # A pop brings its own subscription, and uses no bit map.
@@ -1280,7 +1290,7 @@ class Explainer:
         return None
 
     def _pulls(
-        self, message: FoundMessage, consumer_group: str, rows: Sequence[SubscriptionRow]
+        self, message: StoredMessage, consumer_group: str, rows: Sequence[SubscriptionRow]
     ) -> Sequence[Pulled] | NotPulled:
         """The pulls of the message by the group, in order. It is pending if the group goes on at it or before it."""
         if not self._windows.is_filtered(message):
@@ -1308,7 +1318,7 @@ class Explainer:
         is_passed = is_before and message.commitlog_offset >= begin
         return NotPulled(why_not_pulled(rows, self._facts.broker, message.store_timestamp, is_passed))
 
-    def _why_pending(self, message: FoundMessage, rows: Sequence[SubscriptionRow]) -> str:
+    def _why_pending(self, message: StoredMessage, rows: Sequence[SubscriptionRow]) -> str:
         """Why a group did not pull a message by the end of the last night, or by now if the broker was asked."""
         facts = self._facts
         if facts.newer is None or facts.newer.ends is None:
@@ -1324,12 +1334,12 @@ class Explainer:
             "night tells which filter the message met"
         )
 
-    def _without_filters(self, message: FoundMessage, group: str, outcome: Outcome, why: str) -> Explanation:
+    def _without_filters(self, message: StoredMessage, group: str, outcome: Outcome, why: str) -> Explanation:
         stage = Stage.SUBSCRIPTION if not self._rows[group, message.topic] else Stage.PULL
         return Explanation(message, group, Decision(outcome, stage, why), self._facts.broker)
 
     def _received(
-        self, message: FoundMessage, rows: Sequence[SubscriptionRow], received: Sequence[Delivery]
+        self, message: StoredMessage, rows: Sequence[SubscriptionRow], received: Sequence[Delivery]
     ) -> Explanation:
         delivered = [delivery for delivery in received if delivery.outcome == Outcome.DELIVERED]
         last = (delivered or received)[-1]
@@ -1347,7 +1357,7 @@ class Explainer:
             why = why or in_lost_pull(self._facts, message, pull, last)
         return replace(explanation, decision=decision, received=received, pulled_at=last.available_at, uncertain=why)
 
-    def _filtered(self, message: FoundMessage, pull: Pulled) -> Explanation:
+    def _filtered(self, message: StoredMessage, pull: Pulled) -> Explanation:
         assert message.entry is not None
         row = pull.row
         others = in_force_at(self._rows_by_group[row.consumer_group], pull.at)
@@ -1386,7 +1396,7 @@ class Explainer:
         return replace(explanation, uncertain=self._after_change(message, rows, pull, is_delivered=False))
 
     def _after_change(
-        self, message: FoundMessage, rows: Sequence[SubscriptionRow], pull: Pulled, is_delivered: bool
+        self, message: StoredMessage, rows: Sequence[SubscriptionRow], pull: Pulled, is_delivered: bool
     ) -> str | None:
         """Why a pull from before a change may have had the message in its answer; None if none had.
 
@@ -1402,7 +1412,7 @@ class Explainer:
         return None
 
 
-def _no_entry(message: FoundMessage) -> str:
+def _no_entry(message: StoredMessage) -> str:
     if not has_entry(message.sys_flag):
         return "it has no consume queue entry: a prepared or rolled-back transaction message"
     return "it has no consume queue entry yet: dispatch has not run"
@@ -1421,7 +1431,7 @@ def _otherwise(outcome: Outcome, explanation: Explanation) -> str:
     return "delivered"
 
 
-def _consumed(message: FoundMessage, trace: Mapping[str, Any]) -> Step:
+def _consumed(message: StoredMessage, trace: Mapping[str, Any]) -> Step:
     """The step that a client wrote of a copy: a row of CONSUMPTIONS."""
     client = client_name(trace["client_process"])
     call = Call(client, trace["retry_times"], trace["cost"], trace["success"], trace["code"])
@@ -1510,13 +1520,13 @@ def _received(facts: BrokerFacts, group: str, topic: str) -> tuple[npt.NDArray[n
 class Why:
     """The explanations of some messages. ``messages`` does not include their copies.
 
-    ``group``: the only group to explain; None: all. ``unique_key``: ``found`` has all messages with this key.
+    ``group``: the only group to explain; None: all. ``unique_key``: ``with_unique_key`` has all messages with it.
     """
 
     facts: BrokerFacts
-    messages: Sequence[FoundMessage]
+    messages: Sequence[StoredMessage]
     group: str | None
-    found: Sequence[FoundMessage] = ()
+    with_unique_key: Sequence[StoredMessage] = ()
     unique_key: str | None = None
 
     @cached_property
@@ -1542,17 +1552,17 @@ class Why:
         nobody = "no group ever subscribed to the topic" + ("" if self.facts.groups else f": {NO_SUBSCRIPTIONS}")
         return "; ".join([*filter(None, waits), nobody])
 
-    def copies(self, message: FoundMessage) -> list[FoundMessage]:
+    def copies(self, message: StoredMessage) -> list[StoredMessage]:
         """The message's copies in the schedule topic, retry topics and the dead-letter queue."""
         if message.uniq_key is not None and message.uniq_key == self.unique_key:
-            return [copy for copy in self.found if copy.uniq_key == self.unique_key and copy is not message]
+            return [copy for copy in self.with_unique_key if copy.uniq_key == self.unique_key and copy is not message]
         return copies_of(self.facts, message)
 
 
 def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
     """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it."""
-    (found,) = why_on_brokers([facts], text, group)
-    return found
+    (explained,) = why_on_brokers([facts], text, group)
+    return explained
 
 
 def why_where(brokers: Sequence[BrokerFacts], expression: str, group: str | None = None) -> list[Why]:
@@ -1560,13 +1570,13 @@ def why_where(brokers: Sequence[BrokerFacts], expression: str, group: str | None
 
     Raises UsageError if it does not compile, or is true for no message or for too many.
     """
-    on_brokers = [(facts, found) for facts in brokers if (found := _find_where(facts, expression))]
+    on_brokers = [(facts, messages) for facts in brokers if (messages := _find_where(facts, expression))]
     if not on_brokers:
         raise UsageError(f"{brokers[0].warehouse.location} has no message with {expression}")
     return _whys(brokers, on_brokers, "", group)
 
 
-def _find_where(facts: BrokerFacts, expression: str) -> list[FoundMessage]:
+def _find_where(facts: BrokerFacts, expression: str) -> list[StoredMessage]:
     facts.check_has_messages()
     try:
         return find_where(facts, expression)
@@ -1576,7 +1586,7 @@ def _find_where(facts: BrokerFacts, expression: str) -> list[FoundMessage]:
 
 def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None = None) -> list[Why]:
     """As :func:`why`, for each of several brokers that has such a message and knows the group."""
-    on_brokers = [(facts, found) for facts in brokers if (found := _find(facts, text))]
+    on_brokers = [(facts, messages) for facts in brokers if (messages := _find(facts, text))]
     if not on_brokers:
         raise _no_message(brokers, text)
     return _whys(brokers, on_brokers, text, group)
@@ -1584,34 +1594,40 @@ def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None 
 
 def _whys(
     brokers: Sequence[BrokerFacts],
-    on_brokers: Sequence[tuple[BrokerFacts, list[FoundMessage]]],
+    on_brokers: Sequence[tuple[BrokerFacts, list[StoredMessage]]],
     text: str,
     group: str | None,
 ) -> list[Why]:
     if len(brokers) == 1:
-        ((facts, found),) = on_brokers
+        ((facts, with_copies),) = on_brokers
         _check_group(facts, group)
-        return [Why(facts, _originals(found, group), group, found, text)]
-    knowing = [(facts, found) for facts, found in on_brokers if group is None or _knows(facts, group)]
+        return [Why(facts, _originals(with_copies, group), group, with_copies, text)]
+    knowing = [(facts, with_copies) for facts, with_copies in on_brokers if group is None or _knows(facts, group)]
     if not knowing:
         names = ", ".join(facts.name for facts, _ in on_brokers)
         known = {name for facts in brokers for name in facts.groups}
         hint = "" if group in known else did_you_mean(group or "", sorted(known))
         raise UsageError(f"the message is on {names}, where {group} never subscribed{hint}")
-    sent = {message.uniq_key for _, found in knowing for message in found if not is_copy(message.topic)} - {None}
+    sent = {message.uniq_key for _, with_copies in knowing for message in with_copies if not is_copy(message.topic)} - {
+        None
+    }
     # A client that cannot send a message back to its broker sends it to another one.
     originals = [
-        [message for message in _originals(found, group) if not (is_copy(message.topic) and message.uniq_key in sent)]
-        for _, found in knowing
+        [
+            message
+            for message in _originals(with_copies, group)
+            if not (is_copy(message.topic) and message.uniq_key in sent)
+        ]
+        for _, with_copies in knowing
     ]
     return [
-        Why(facts, messages, group, found, text)
-        for (facts, found), messages in zip(knowing, originals, strict=True)
+        Why(facts, messages, group, with_copies, text)
+        for (facts, with_copies), messages in zip(knowing, originals, strict=True)
         if messages
     ]
 
 
-def _find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
+def _find(facts: BrokerFacts, text: str) -> list[StoredMessage]:
     if not isinstance(text, str):
         raise TypeError(f"a message is named by a text, not by {type(text).__name__}")
     if not text:
@@ -1636,20 +1652,20 @@ def only_broker_with(
     """
     if len(brokers) == 1:
         return brokers[0]
-    found = [facts for facts in brokers if find_at(facts, topic, queue_id, queue_offset)]
-    return found[0] if len(found) == 1 else None
+    with_message = [facts for facts in brokers if find_at(facts, topic, queue_id, queue_offset)]
+    return with_message[0] if len(with_message) == 1 else None
 
 
 def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Why:
     """The message at a place of a queue. Raises UsageError if there is none."""
     facts.check_has_messages()
-    found = find_at(facts, topic, queue_id, queue_offset)
-    if not found:
+    messages = find_at(facts, topic, queue_id, queue_offset)
+    if not messages:
         facts.check_topic(topic)
         place = f"{topic} {queue_id}/{queue_offset}"
         raise UsageError(f"{facts.warehouse.location} has no message at {place}: {_places(facts, topic, queue_id)}")
     _check_group(facts, group)
-    return Why(facts, found, group)
+    return Why(facts, messages, group)
 
 
 def _places(facts: BrokerFacts, topic: str, queue_id: int) -> str:
@@ -1677,19 +1693,19 @@ def _knows(facts: BrokerFacts, group: str) -> bool:
     return any(event.group == group for event in facts.events)
 
 
-def _originals(found: Sequence[FoundMessage], group: str | None) -> list[FoundMessage]:
+def _originals(messages: Sequence[StoredMessage], group: str | None) -> list[StoredMessage]:
     """Of messages with one unique key, the one that was sent; the others are copies that the broker made.
 
     If it is not there any more, the first copy for the group.
     """
-    by_key: dict[str, list[FoundMessage]] = {}
-    for message in found:
+    by_key: dict[str, list[StoredMessage]] = {}
+    for message in messages:
         by_key.setdefault(message.uniq_key or message.msg_id or message.place, []).append(message)
     originals = []
     for same in by_key.values():
         sent = [message for message in same if not is_copy(message.topic)]
-        of_group = [message for message in same if group is not None and message.sent_back_by == group]
-        originals += sent or of_group[:1] or same[:1]
+        sent_back = [message for message in same if group is not None and message.sent_back_by == group]
+        originals += sent or sent_back[:1] or same[:1]
     return originals
 
 
@@ -1723,7 +1739,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def message_json(message: FoundMessage) -> dict[str, Any]:
+def message_json(message: StoredMessage) -> dict[str, Any]:
     """A message as a JSON object, without its consume queue entry and deliveries."""
     names = (
         "topic", "queue_id", "queue_offset", "commitlog_offset", "msg_id", "uniq_key", "keys", "tags",

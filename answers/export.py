@@ -56,14 +56,14 @@ EXPORTED = {table.name: table for table in (*TABLES, RUN_LEDGER, *UNLEDGERED_TAB
 class Selection:
     """The rows and columns to read. None means all.
 
-    ``of_messages``: columns of commitlog that deliveries have besides their own.
+    ``message_columns``: columns of commitlog that deliveries have besides their own.
     """
 
     broker_name: str | None = None
     groups: Collection[str] | None = None
     topics: Collection[str] | None = None
     columns: Sequence[str] | None = None
-    of_messages: Sequence[str] = ()
+    message_columns: Sequence[str] = ()
 
 
 EVERYTHING = Selection()
@@ -74,10 +74,10 @@ def columns_of(name: str) -> tuple[str, ...]:
     return VIEW if name == COMMITLOG.name else tuple(schema_of(name).names)
 
 
-def schema_of(name: str, columns: Sequence[str] | None = None, of_messages: Sequence[str] = ()) -> pa.Schema:
+def schema_of(name: str, columns: Sequence[str] | None = None, message_columns: Sequence[str] = ()) -> pa.Schema:
     """The columns of a table as readers see it, with their types. ``columns``: only these, in this order.
 
-    ``of_messages``: and these of commitlog.
+    ``message_columns``: and these of commitlog.
     """
     if name == MISSED:
         return MISSED_COLUMNS
@@ -86,7 +86,9 @@ def schema_of(name: str, columns: Sequence[str] | None = None, of_messages: Sequ
     if name == COMMITLOG.name:
         schema = messages
     own = schema.names if columns is None else columns
-    return pa.schema([*(schema.field(column) for column in own), *(messages.field(column) for column in of_messages)])
+    return pa.schema(
+        [*(schema.field(column) for column in own), *(messages.field(column) for column in message_columns)]
+    )
 
 
 def check_groups(warehouse: Warehouse, groups: Collection[str]) -> None:
@@ -121,8 +123,8 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
         return
     known = columns_of(name)
     columns = list(known if selection.columns is None else selection.columns)
-    if selection.of_messages:
-        _check_of_messages(name, selection.of_messages)
+    if selection.message_columns:
+        _check_message_columns(name, selection.message_columns)
         yield from _with_messages(warehouse, selection, columns)
         return
     if unknown := [column for column in columns if column not in known]:
@@ -138,7 +140,7 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
 def _missed(warehouse: Warehouse, selection: Selection) -> Iterator[pa.RecordBatch]:
     from answers.explain import missed_batches  # it reads deliveries by this module
 
-    if selection.groups is None or selection.columns is not None or selection.of_messages:
+    if selection.groups is None or selection.columns is not None or selection.message_columns:
         raise UsageError(f"{MISSED} needs --group, and has its own columns: give no --columns and no --with")
     brokers = [facts for facts in open_brokers(warehouse) if selection.broker_name in (None, facts.name)]
     yield from missed_batches(brokers, selection.groups, selection.topics)
@@ -171,7 +173,7 @@ def read(spark: SparkSession, warehouse: Warehouse, name: str) -> DataFrame:
     return commitlog.read(spark, warehouse) if name == COMMITLOG.name else warehouse.read(spark, EXPORTED[name])
 
 
-def _check_of_messages(name: str, columns: Sequence[str]) -> None:
+def _check_message_columns(name: str, columns: Sequence[str]) -> None:
     """Raises UsageError if the rows of the table cannot have these columns of messages besides their own."""
     if name != DELIVERIES:
         raise UsageError(f"only {DELIVERIES} can have columns of messages besides their own, not {name}")
@@ -182,14 +184,14 @@ def _check_of_messages(name: str, columns: Sequence[str]) -> None:
 
 def _with_messages(warehouse: Warehouse, selection: Selection, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of deliveries with columns of their messages."""
-    messages = MessageColumns(warehouse, selection.of_messages)
+    messages = MessageColumns(warehouse, selection.message_columns)
     needed = dict.fromkeys([*columns, "broker_name", "commitlog_offset"])
-    for batch in batches_of(warehouse, DELIVERIES, replace(selection, columns=list(needed), of_messages=())):
+    for batch in batches_of(warehouse, DELIVERIES, replace(selection, columns=list(needed), message_columns=())):
         if batch.num_rows:
-            found = messages.of(batch["broker_name"][0].as_py(), batch["commitlog_offset"].to_numpy())
+            values = messages.of(batch["broker_name"][0].as_py(), batch["commitlog_offset"].to_numpy())
             rows = pa.Table.from_batches([batch]).select(list(columns))
-            for name in selection.of_messages:
-                rows = rows.append_column(name, found[name])
+            for name in selection.message_columns:
+                rows = rows.append_column(name, values[name])
             yield from rows.combine_chunks().to_batches()
 
 
@@ -254,9 +256,9 @@ def _readers_view(
     opened: OpenDataFile, group: int, table: Table, selection: Selection, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
     """The rows of a row group as readers see them, without broker_name."""
-    chosen = [name for name in columns if name not in table.partition_by]
+    names = [name for name in columns if name not in table.partition_by]
     filters = {"topic": selection.topics, "consumer_group": selection.groups}
-    needed = dict.fromkeys(chosen) | dict.fromkeys(name for name, given in filters.items() if given is not None)
+    needed = dict.fromkeys(names) | dict.fromkeys(name for name, given in filters.items() if given is not None)
     if table is DELIVERY_BLOCKS:
         blocks = _where(opened.read(group), "topic", selection.topics)
         yield from (pa.Table.from_batches([batch]) for batch in pairs_of(blocks, selection.groups))

@@ -104,8 +104,8 @@ class BrokerFacts:
     def counted_nights(self) -> Sequence[LedgerEntry]:
         """The nights that have rows in delivery_stats, in order."""
         files = self.warehouse.files(DELIVERY_STATS, self.name)
-        of_several = [file for file in files if file.least.get("run") != file.greatest.get("run")]
-        merged = self.warehouse.rows(DELIVERY_STATS, ["run"], files=of_several)["run"]
+        files_of_several = [file for file in files if file.least.get("run") != file.greatest.get("run")]
+        merged = self.warehouse.rows(DELIVERY_STATS, ["run"], files=files_of_several)["run"]
         counted = {file.least.get("run") for file in files} | set(pc.unique(merged).to_pylist())
         return [entry for entry in self.nights if entry.run in counted]
 
@@ -320,9 +320,9 @@ def open_facts(
     runs = by_broker(open_runs(warehouse))
     if broker_name is None:
         check_only_broker(list(runs))
-    chosen = broker_name if broker_name is not None else next(iter(runs))
-    check_broker(chosen, list(runs))
-    return BrokerFacts(warehouse, runs[chosen], expressions or Expressions())
+    name = broker_name if broker_name is not None else next(iter(runs))
+    check_broker(name, list(runs))
+    return BrokerFacts(warehouse, runs[name], expressions or Expressions())
 
 
 def open_brokers(warehouse: Warehouse) -> list[BrokerFacts]:
@@ -376,5 +376,5 @@ def with_present_state(facts: BrokerFacts, broker: LiveBroker) -> BrokerFacts:
 
 def _topics(facts: BrokerFacts, online: Iterable[WatchedGroup]) -> list[str]:
     """The topics of which groups have an offset, or subscribe to now."""
-    of_groups = (topic for group in online for topic in group.subscriptions)
-    return sorted({*facts.topics, *of_groups})
+    topics = (topic for group in online for topic in group.subscriptions)
+    return sorted({*facts.topics, *topics})

@@ -126,16 +126,16 @@ def started_last_night(facts: BrokerFacts) -> list[str]:
 
 def _started(facts: BrokerFacts, starts: FirstStarts, topic: str, groups: Mapping[str, int]) -> Iterator[str]:
     """``groups``: when each began on the topic (ms)."""
-    of_topic = one_of("topic", [topic])
+    in_topic = one_of("topic", [topic])
     begin = max(
         facts.last.log_start or 0, *(facts.begins.get(queue, 0) for queue in facts.begins if queue[0] == topic), 0
     )
-    before = [of_topic, within("store_timestamp", below=max(groups.values())), within("commitlog_offset", begin)]
+    before = [in_topic, within("store_timestamp", below=max(groups.values())), within("commitlog_offset", begin)]
     rows = sorted_by(facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset", "store_timestamp"], before), "queue_offset")
     messages: defaultdict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     for queue_id in pc.unique(rows["queue_id"]).to_pylist():
-        of_queue = rows.filter(pc.equal(rows["queue_id"], queue_id))
-        offsets, times = of_queue["queue_offset"].to_numpy(), of_queue["store_timestamp"].to_numpy()
+        queue_rows = rows.filter(pc.equal(rows["queue_id"], queue_id))
+        offsets, times = queue_rows["queue_offset"].to_numpy(), queue_rows["store_timestamp"].to_numpy()
         for group, at in groups.items():
             start = starts.start((group, topic, queue_id))
             if start is not None:
@@ -143,10 +143,10 @@ def _started(facts: BrokerFacts, starts: FirstStarts, topic: str, groups: Mappin
                 missed = min(int(np.searchsorted(offsets, start.queue_offset)), stored)
                 messages[start.reason, False][group] += missed
                 messages[start.reason, True][group] += stored - missed
-    for (reason, gets), of_groups in sorted(messages.items()):
-        names = [group for group, number in of_groups.items() if number]
+    for (reason, gets), starting_groups in sorted(messages.items()):
+        names = [group for group, number in starting_groups.items() if number]
         if names:
-            has, most = "with" if gets else "without", max(of_groups.values())
+            has, most = "with" if gets else "without", max(starting_groups.values())
             began = f"began {time_text(groups[names[0]])}" if len(names) == 1 else "began"
             number = counted(most, "message") if len(names) == 1 else f"up to {counted(most, 'message')}"
             whom = "it" if len(names) == 1 else "they"

@@ -50,7 +50,7 @@ _OF_LOSS = pa.schema(
         ("how", pa.string()),
     ]
 )
-"""The columns of ``lost_rows`` that are told of a loss. Times are in ms."""
+"""The columns of ``lost_rows`` that describe a loss. Times are in ms."""
 
 
 @dataclass(frozen=True)
@@ -153,23 +153,25 @@ def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
     states = [state for state in group_clients(facts.events) if not state.is_consistent]
     pulled = [state for state in states if state.key not in facts.popping]
     stopped = losses(pulled, facts.history, facts.broker) if pulled else []
-    of_pops = losses_of_pops([state for state in states if state.key in facts.popping], facts.broker)
+    lost_to_pops = losses_of_pops([state for state in states if state.key in facts.popping], facts.broker)
     tables = [LOST.empty_table()]
-    if stopped or of_pops:
-        lost = LostMessages([*stopped, *of_pops], facts.broker.bloom_filter.m)
+    if stopped or lost_to_pops:
+        lost = LostMessages([*stopped, *lost_to_pops], facts.broker.bloom_filter.m)
         scanned = pa.concat_tables(scan_entries(facts.warehouse, facts.name, lost.properties, lost, session))
         is_of_pops = pc.greater_equal(scanned["loss"], len(stopped))
         tables.append(scanned.filter(pc.invert(is_of_pops)))
-        tables += _passed_over(facts, scanned.filter(is_of_pops), [*stopped, *of_pops])
-    found = [ClientsLoss(loss.state, loss.clients, WAITING if loss.in_force is None else STOPPED) for loss in stopped]
-    found += [ClientsLoss(loss.state, loss.clients, PASSED_OVER) for loss in of_pops]
-    numbers = {loss: number for number, loss in enumerate(found)}
+        tables += _passed_over(facts, scanned.filter(is_of_pops), [*stopped, *lost_to_pops])
+    clients_losses = [
+        ClientsLoss(loss.state, loss.clients, WAITING if loss.in_force is None else STOPPED) for loss in stopped
+    ]
+    clients_losses += [ClientsLoss(loss.state, loss.clients, PASSED_OVER) for loss in lost_to_pops]
+    numbers = {loss: number for number, loss in enumerate(clients_losses)}
     counted_stages = ["passed_stage2", "delivered", "dropped_by_hook"]
     stages = facts.sums(DELIVERY_STATS, ["consumer_group", "topic"], counted_stages) if states else {}
     with_drops = {key for key, counts in stages.items() if client_drops(counts)}
-    for key, of_key in groupby(states, lambda state: state.key):
+    for key, key_states in groupby(states, lambda state: state.key):
         # Which client popped a message, and so whose tags were compared, is in no record.
-        for loss, rows in _dropped(facts, key, list(of_key)) if key in with_drops - facts.popping.keys() else ():
+        for loss, rows in _dropped(facts, key, list(key_states)) if key in with_drops - facts.popping.keys() else ():
             number = pa.scalar(numbers.setdefault(loss, len(numbers)), pa.int32())
             tables.append(rows.add_column(0, LOST.field("loss"), pa.repeat(number, len(rows))).cast(LOST))
     seeming = seeming_disagreements(facts.history, facts.events)
@@ -195,15 +197,15 @@ def _passed_over(facts: BrokerFacts, matching: pa.Table, losses: Sequence[Loss])
         rows = matching.filter(pc.is_in(matching["loss"], pa.array(numbers, pa.int32())))
         group = pc.and_(pc.equal(pops["consumer_group"], key[0]), pc.equal(pops["topic"], key[1]))
         for queue_id in pc.unique(rows["queue_id"]).to_pylist():
-            of_queue = rows.filter(pc.equal(rows["queue_id"], queue_id))
+            queue_rows = rows.filter(pc.equal(rows["queue_id"], queue_id))
             popped = pops.filter(pc.and_(group, pc.equal(pops["queue_id"], queue_id)))
             first = pc.min(popped["start_offset"]).as_py()
             if first is None:
                 continue
-            offsets = of_queue["queue_offset"]
+            offsets = queue_rows["queue_offset"]
             is_read = pc.and_(pc.greater_equal(offsets, first), pc.less(offsets, position.get((*key, queue_id), 0)))
             is_handed_out = pc.is_in(offsets, popped["queue_offset"].combine_chunks())
-            yield of_queue.filter(pc.and_not(is_read, is_handed_out))
+            yield queue_rows.filter(pc.and_not(is_read, is_handed_out))
 
 
 def _dropped(
@@ -226,10 +228,10 @@ def _dropped(
         in_state = (state.valid_from <= dropped_at) & (dropped_at < end)
         for code, tag in enumerate([*tags.dictionary.to_pylist(), None]) if state.expression_type is not None else ():
             properties = {} if tag is None else {TAGS_PROPERTY: tag}
-            of_tag = in_state & (codes == code)
-            if of_tag.any() and passes_in_force(state, properties):
+            has_tag = in_state & (codes == code)
+            if has_tag.any() and passes_in_force(state, properties):
                 clients = tuple(dropping_clients(client_checks(state), properties))
-                yield ClientsLoss(state, clients, DROPPED), rows.select(LOST.names[1:]).filter(pa.array(of_tag))
+                yield ClientsLoss(state, clients, DROPPED), rows.select(LOST.names[1:]).filter(pa.array(has_tag))
 
 
 def _pairs(facts: BrokerFacts, key: GroupTopic, outcome: Outcome) -> Iterator[pa.RecordBatch]:
@@ -250,23 +252,27 @@ def _messages(facts: BrokerFacts, topic: str, pairs: pa.Table) -> tuple[pa.Table
     where = [one_of("topic", [topic]), within("commitlog_offset", *bounds)]
     rows = facts.rows(COMMITLOG, [*LOST.names[1:], "tags"], where)
     at = np.searchsorted(offsets, rows["commitlog_offset"].to_numpy())
-    found = np.isin(rows["commitlog_offset"].to_numpy(), offsets)
-    return rows.filter(pa.array(found)), times[at[found]]
+    is_lost = np.isin(rows["commitlog_offset"].to_numpy(), offsets)
+    return rows.filter(pa.array(is_lost)), times[at[is_lost]]
 
 
 def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[InconsistentGroup]:
     """The groups and topics with disagreements, or with seeming ones."""
-    found = disagreements(facts, session)
+    all_disagreements = disagreements(facts, session)
     groups = []
-    for (group, topic), states in groupby(found.states, lambda state: state.key):
-        of_topic = list(states)
-        lost = sum(messages for state in of_topic for loss, messages in found.losses_in(state) if loss.is_lost)
-        uncertain = found.uncertain_in(of_topic)
-        text = describe(of_topic[-1], pops=of_topic[-1].key in facts.popping)
+    for (group, topic), states in groupby(all_disagreements.states, lambda state: state.key):
+        topic_states = list(states)
+        lost = sum(
+            messages for state in topic_states for loss, messages in all_disagreements.losses_in(state) if loss.is_lost
+        )
+        uncertain = all_disagreements.uncertain_in(topic_states)
+        text = describe(topic_states[-1], pops=topic_states[-1].key in facts.popping)
         groups.append(InconsistentGroup(group, topic, text, lost, uncertain=uncertain))
-    for (group, topic), of_seeming in groupby(found.seeming, lambda each: each.key):
-        seeming = list(of_seeming)
-        groups.append(InconsistentGroup(group, topic, seeming[-1].text, 0, True, found.uncertain_in(seeming)))
+    for (group, topic), seeming_states in groupby(all_disagreements.seeming, lambda each: each.key):
+        seeming = list(seeming_states)
+        groups.append(
+            InconsistentGroup(group, topic, seeming[-1].text, 0, True, all_disagreements.uncertain_in(seeming))
+        )
     return groups
 
 
@@ -296,13 +302,13 @@ def _expression(expression: str | None) -> str:
     return " ".join((expression or "*").split())
 
 
-def lost_rows(found: Disagreements) -> pa.Table:
+def lost_rows(disagreements: Disagreements) -> pa.Table:
     """A row for each loss and message, by loss and queue offset."""
-    rows = sorted_by(found.messages, "loss", "topic", "queue_id", "queue_offset")
+    rows = sorted_by(disagreements.messages, "loss", "topic", "queue_id", "queue_offset")
     losses = (
         (loss.state.consumer_group, loss.clients, loss.state.valid_from, loss.state.valid_to, loss.is_lost, loss.how)
-        for loss in found.losses
+        for loss in disagreements.losses
     )
-    of_rows = table_of(_OF_LOSS, losses).take(rows["loss"])
+    loss_columns = table_of(_OF_LOSS, losses).take(rows["loss"])
     rows = rows.drop_columns(["loss"])
-    return pa.table([*rows.columns, *of_rows.columns], schema=pa.unify_schemas([rows.schema, _OF_LOSS]))
+    return pa.table([*rows.columns, *loss_columns.columns], schema=pa.unify_schemas([rows.schema, _OF_LOSS]))

@@ -93,8 +93,8 @@ def why_without_rows(
         return f"no group subscribes to {', '.join(topics or ())}; groups subscribe to {_named(subscribed)}"
     if len(absent) == len({row.topic for row in rows}):
         return f"no message of the log has the topic {_named(absent)}{did_you_mean(absent[0], with_messages)}"
-    first, chosen = min(row.valid_from for row in rows), ", ".join(groups or topics or ())
-    return f"no night has filtered messages for {chosen} yet: the first subscription begins at {time_text(first)}"
+    first, names = min(row.valid_from for row in rows), ", ".join(groups or topics or ())
+    return f"no night has filtered messages for {names} yet: the first subscription begins at {time_text(first)}"
 
 
 def _named(topics: Sequence[str]) -> str:
@@ -158,8 +158,8 @@ def standings(
 
     ``groups``, ``topics``, ``queue_ids``: only these. ``only_behind``: only where a group is behind, or beyond the end.
     """
-    chosen = (("consumer_group", groups), ("topic", topics), ("queue_id", queue_ids))
-    where = [one_of(column, values) for column, values in chosen if values is not None]
+    selected = (("consumer_group", groups), ("topic", topics), ("queue_id", queue_ids))
+    where = [one_of(column, values) for column, values in selected if values is not None]
     names = ("consumer_group", "topic", "queue_id", "committed", "told_to", "queue_end")
     rows = facts.rows(CURRENT_OFFSETS, names, where) if where else facts.offsets
     rows = rows.filter(pc.is_valid(rows["told_to"]))  # the others have no subscription
@@ -239,11 +239,11 @@ class BeyondEnd:
 
 def beyond_end(rows: Iterable[Standing]) -> list[BeyondEnd]:
     """One for each group and topic with committed offsets beyond the end of a queue, in order."""
-    found: defaultdict[GroupTopic, list[int]] = defaultdict(list)
+    queue_ids: defaultdict[GroupTopic, list[int]] = defaultdict(list)
     for row in rows:
         if row.ahead:
-            found[row.key].append(row.ahead)
-    return [BeyondEnd(*key, len(entries), max(entries)) for key, entries in sorted(found.items())]
+            queue_ids[row.key].append(row.ahead)
+    return [BeyondEnd(*key, len(entries), max(entries)) for key, entries in sorted(queue_ids.items())]
 
 
 def away_beyond_end(facts: BrokerFacts) -> list[BeyondEnd]:
@@ -260,8 +260,8 @@ def positions_in_queue(
     facts: BrokerFacts, groups: Collection[str] | None, topic: str, queue_id: int
 ) -> Mapping[str, int]:
     """By group, the offset at which it goes on in a queue. ``groups``: the only groups to read; None: all."""
-    found = standings(facts, groups=groups, topics=[topic], queue_ids=[queue_id])
-    return {each.consumer_group: each.position for each in found}
+    positions = standings(facts, groups=groups, topics=[topic], queue_ids=[queue_id])
+    return {each.consumer_group: each.position for each in positions}
 
 
 def count_subscriptions(facts: BrokerFacts, topics: Collection[str] | None = None) -> int:
@@ -356,7 +356,7 @@ def lag(
         if standing.is_behind:
             behind.add(standing.consumer_group)
     rows_behind = [row for row in in_force.values() if row.consumer_group in behind]
-    filters = {found.key: found for found in message_filters(rows_behind, facts.broker)}
+    filters = {each.key: each for each in message_filters(rows_behind, facts.broker)}
     firsts = _first_offsets(facts, by_topic)
     counts = {topic: _topic_lag(queues, in_force, filters, firsts, facts) for topic, queues in by_topic.items()}
     _scan(facts, counts)
@@ -392,16 +392,16 @@ def open_pops(facts: BrokerFacts) -> dict[GroupQueue, OpenPops]:
     """What groups popped and did not acknowledge, by group, topic and queue id. Nothing of a broker that was asked:
     what it wrote down since the last night is not known.
     """
-    found: defaultdict[GroupQueue, OpenPops] = defaultdict(OpenPops)
+    open_by_queue: defaultdict[GroupQueue, OpenPops] = defaultdict(OpenPops)
     if facts.popping and not facts.is_live:
         names = ["consumer_group", "topic", "queue_id", "visible_at"]
         for *queue, visible_at in tuples(facts.rows(POPS, names, [one_of("is_open", [True])]), *names):
-            pops = found[queue[0], queue[1], queue[2]]
+            pops = open_by_queue[queue[0], queue[1], queue[2]]
             if visible_at > facts.as_of:
                 pops.in_flight, pops.until = pops.in_flight + 1, max(visible_at, pops.until or 0)
             else:
                 pops.overdue += 1
-    return dict(found)
+    return dict(open_by_queue)
 
 
 def _first_offsets(facts: BrokerFacts, by_topic: Mapping[str, Iterable[Standing]]) -> dict[tuple[str, int], int]:

@@ -61,14 +61,14 @@ def findings(facts: BrokerFacts, session: Session | None = None, upgrade: Rocket
     the broker might be one day.
     """
     rows = facts.in_force
-    found, _ = _findings(facts, rows)
-    found += _never_matched(facts, _unexplained(rows, found))
-    found += _dead_filters(facts, rows)
+    all_findings, _ = _findings(facts, rows)
+    all_findings += _never_matched(facts, _unexplained(rows, all_findings))
+    all_findings += _dead_filters(facts, rows)
     for ahead in away_beyond_end(facts):
-        found.append(Finding(WARN, ahead.consumer_group, ahead.topic, "offset-beyond-end", ahead.text))
-    found += [*_inconsistent(facts, session), *_acknowledged_late(facts)]
-    found += [*_changed_by_upgrade(facts, rows, upgrade), *_read_for_unknown_version(facts, rows)]
-    return worst_first(found)
+        all_findings.append(Finding(WARN, ahead.consumer_group, ahead.topic, "offset-beyond-end", ahead.text))
+    all_findings += [*_inconsistent(facts, session), *_acknowledged_late(facts)]
+    all_findings += [*_changed_by_upgrade(facts, rows, upgrade), *_read_for_unknown_version(facts, rows)]
+    return worst_first(all_findings)
 
 
 def findings_without_messages(
@@ -88,22 +88,24 @@ def findings_of_rows(
 
     Raises UsageError for a replay.
     """
-    found, measured = _findings(facts, rows)
-    for row, result, total in _results(_unexplained(rows, found), measured):
+    all_findings, measured = _findings(facts, rows)
+    for row, result, total in _results(_unexplained(rows, all_findings), measured):
         if total and not result.matched:
             text = f"none of the newest {counted(total, 'message')} matches"
-            found.append(Finding(WARN, *row.key, "matches-none", text, 0, total))
-    found += [*_changed_by_upgrade(facts, rows, upgrade), *_read_for_unknown_version(facts, rows)]
-    return worst_first(found)
+            all_findings.append(Finding(WARN, *row.key, "matches-none", text, 0, total))
+    all_findings += [*_changed_by_upgrade(facts, rows, upgrade), *_read_for_unknown_version(facts, rows)]
+    return worst_first(all_findings)
 
 
-def _unexplained(rows: Sequence[SubscriptionRow], found: Sequence[Finding]) -> list[SubscriptionRow]:
+def _unexplained(rows: Sequence[SubscriptionRow], findings: Sequence[Finding]) -> list[SubscriptionRow]:
     """The subscriptions without a finding that explains why all messages match, or none.
 
     An error does, and what the subscription alone shows, without any message.
     """
     explained = {
-        finding.key for finding in found if finding.severity == ERROR or (finding.severity == WARN and not finding.of)
+        finding.key
+        for finding in findings
+        if finding.severity == ERROR or (finding.severity == WARN and not finding.of)
     }
     return [row for row in rows if row.key not in explained]
 
@@ -114,7 +116,7 @@ def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list
     A subscription that can match no message has no finding on messages.
     """
     facts.check_has_messages()
-    found = [*_without_topic(facts, rows), *refused_findings(rows, facts.broker, facts.misread_settings)]
+    findings = [*_without_topic(facts, rows), *refused_findings(rows, facts.broker, facts.misread_settings)]
     on_topics = [row for row in rows if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX)]
     measured = _on_messages(facts, on_topics)
     codes: defaultdict[GroupTopic, set[str]] = defaultdict(set)
@@ -124,17 +126,17 @@ def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list
         # Tags that messages have were meant as they are.
         result, _ = measured.get(finding.key, (None, 0))
         if result is None or not (finding.code in _SAID_BY_MESSAGES or (finding.code in ABOUT_TAGS and result.matched)):
-            found.append(finding)
+            findings.append(finding)
         codes[finding.key].add(finding.code)
     matching = [row for row in on_topics if delivers(row) is not FALSE]
-    found += _unknown_properties(facts, matching, measured)
+    findings += _unknown_properties(facts, matching, measured)
     for row, result, total in _results(matching, measured):
         # What NOT does not apply to is mostly an error.
         fails = () if "not-binds-tightly" in codes[row.key] else _fails(row, result, total)
-        found += [*fails, *_collides(row, result, total)]
-    for row, result, total in _results(_unexplained(matching, found), measured):
-        found += _matches_all(row, result, total)
-    return found, measured
+        findings += [*fails, *_collides(row, result, total)]
+    for row, result, total in _results(_unexplained(matching, findings), measured):
+        findings += _matches_all(row, result, total)
+    return findings, measured
 
 
 def _results(
@@ -145,11 +147,11 @@ def _results(
 
 
 def _without_topic(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[Finding]:
-    found = []
+    findings = []
     for row in facts.without_messages(rows):
         text = f"no message of the log has this topic{did_you_mean(row.topic, facts.topics)}"
-        found.append(Finding(ERROR, *row.key, "topic-without-messages", text))
-    return found
+        findings.append(Finding(ERROR, *row.key, "topic-without-messages", text))
+    return findings
 
 
 def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow], measured: Measured) -> Iterator[Finding]:
@@ -366,8 +368,8 @@ class FindingsOfBrokers:
     @cached_property
     def _brokers(self) -> dict[Finding, list[str]]:
         brokers: dict[Finding, list[str]] = {}
-        for name, found in self.by_broker.items():
-            for finding in found:
+        for name, findings in self.by_broker.items():
+            for finding in findings:
                 brokers.setdefault(finding, []).append(name)
         return brokers
 

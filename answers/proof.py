@@ -1,6 +1,6 @@
-"""How much of what is told of deliveries is proven by traces of clients, and what traces contradict.
+"""How many deliveries are proven by traces of clients, and what traces contradict.
 
-A trace without a delivery contradicts what is told, and a complete trace may deny a delivery
+A trace without a delivery contradicts the table, and a complete trace may deny a delivery
 (:mod:`filtering.delivery.traced_deliveries`). Where events leave a message uncertain, the night has let the traces
 decide (:mod:`jobs.night.traced_deliveries`): these deliveries have the source TRACED.
 """
@@ -27,7 +27,7 @@ from schemas.traced_deliveries import TRACE_COLUMNS, compared, keys, pairs, trac
 
 @dataclass(frozen=True)
 class Proof:
-    """What traces say of what is told about one broker.
+    """What traces say of the deliveries of one broker.
 
     ``deliveries``: PAIRS that were delivered to groups that trace, with ``is_proven`` and ``is_denied``. ``traces``:
     rows of CONSUMPTIONS that can be judged, with ``is_told``. ``decided``: PAIRS that traces decided.
@@ -49,7 +49,7 @@ class Proof:
 
 
 def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
-    """What is told, and traced, by the runs from ``first_run`` on. None if no client traced anything there.
+    """What is delivered, and traced, by the runs from ``first_run`` on. None if no client traced anything there.
 
     Traces whose message is not in the tables, or may be one of two, are not judged; nor are groups that are not known.
     """
@@ -60,12 +60,12 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
     rows = rows.filter(pc.is_in(rows["consumer_group"], value_set=known))
     if not pc.any(pc.greater_equal(rows["run"], first_run)).as_py():
         return None
-    told, decided = _told(facts, pc.unique(rows["consumer_group"]).to_pylist(), before)
-    traces, of_told = compared(rows, told, facts.as_of)
-    is_told = np.isin(traces.key, of_told.key)
+    deliveries, decided = _decided(facts, pc.unique(rows["consumer_group"]).to_pylist(), before)
+    traces, compared_deliveries = compared(rows, deliveries, facts.as_of)
+    is_told = np.isin(traces.key, compared_deliveries.key)
     if not is_told.all():
         missing = pc.unique(rows.filter(pa.array(~is_told))["consumer_group"]).to_pylist()
-        earlier, _ = _told(facts, missing, "", before)
+        earlier, _ = _decided(facts, missing, "", before)
         traced_keys, earlier_keys = keys(rows, earlier)
         is_told |= np.isin(traced_keys, earlier_keys)
     is_judged = pc.and_(
@@ -74,19 +74,21 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
     )
     judged = rows.append_column("is_told", pa.array(is_told)).filter(is_judged)
     storage, files = facts.warehouse.log(COMMITLOG).storage, facts.warehouse.files(COMMITLOG, facts.name)
-    offsets = told["commitlog_offset"].to_numpy()
-    is_denied = denied(of_told, traces, facts.as_of, lambda at: traceable(storage, files, offsets[at]))
-    told_keys, denied_keys = keys(told, decided.filter(pc.equal(decided["outcome"], DENIED)))
+    offsets = deliveries["commitlog_offset"].to_numpy()
+    is_denied = denied(compared_deliveries, traces, facts.as_of, lambda at: traceable(storage, files, offsets[at]))
+    told_keys, denied_keys = keys(deliveries, decided.filter(pc.equal(decided["outcome"], DENIED)))
     is_denied &= ~np.isin(told_keys, denied_keys)
-    told = told.append_column("is_proven", pa.array(proven(of_told, traces)))
-    told = told.append_column("is_denied", pa.array(is_denied))
-    told, decided = (each.filter(pc.greater_equal(each["run"], first_run)) for each in (told, decided))
-    return Proof(told, judged, decided)
+    deliveries = deliveries.append_column("is_proven", pa.array(proven(compared_deliveries, traces)))
+    deliveries = deliveries.append_column("is_denied", pa.array(is_denied))
+    deliveries, decided = (each.filter(pc.greater_equal(each["run"], first_run)) for each in (deliveries, decided))
+    return Proof(deliveries, judged, decided)
 
 
-def _told(facts: BrokerFacts, groups: Sequence[str], first: str, below: str | None = None) -> tuple[pa.Table, pa.Table]:
-    """What runs from ``first`` on, and before ``below``, told of some groups: deliveries, and what traces decided."""
+def _decided(
+    facts: BrokerFacts, groups: Sequence[str], first: str, below: str | None = None
+) -> tuple[pa.Table, pa.Table]:
+    """Of some groups, by the runs from ``first`` on and before ``below``: deliveries, and what traces decided."""
     blocks = facts.rows(DELIVERY_BLOCKS, where=[within("run", first, below)])
-    found = pairs(blocks, groups, [DELIVERED, DENIED])
-    told, is_traced = found.filter(pc.equal(found["outcome"], DELIVERED)), pc.equal(found["source"], TRACED)
-    return told, found.filter(is_traced)
+    stored = pairs(blocks, groups, [DELIVERED, DENIED])
+    deliveries, is_traced = stored.filter(pc.equal(stored["outcome"], DELIVERED)), pc.equal(stored["source"], TRACED)
+    return deliveries, stored.filter(is_traced)

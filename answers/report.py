@@ -92,10 +92,10 @@ def counts_by_run(facts: BrokerFacts, runs: Sequence[str]) -> dict[str, dict[Gro
 
 def _proven(facts: BrokerFacts, runs: Sequence[str]) -> Counter[tuple[str, str, str]]:
     """By run, group and topic, the deliveries of which a client left a trace."""
-    found = proof(facts, min(runs)) if runs else None
-    if found is None:
+    proven = proof(facts, min(runs)) if runs else None
+    if proven is None:
         return Counter()
-    rows = found.deliveries.filter(found.deliveries["is_proven"])
+    rows = proven.deliveries.filter(proven.deliveries["is_proven"])
     names = ["run", "consumer_group", "topic"]
     keys, numbers = group_numbers(rows, names)
     return Counter(dict(zip(keys, np.bincount(numbers, minlength=len(keys)).tolist(), strict=True)))
@@ -131,13 +131,13 @@ def pops_of(facts: BrokerFacts, run: str) -> dict[GroupTopic, GroupPops]:
     attempt = rows["attempt"].fill_null(1).to_numpy()
     taken = pc.subtract(rows["acknowledged_at"], rows["popped_at"]).fill_null(-1).to_numpy()
     order = np.lexsort((taken, numbers))
-    found = {}
+    pops = {}
     bounds = np.searchsorted(numbers[order], np.arange(len(keys) + 1))
     for number, (group, topic) in enumerate(keys):
         own = order[bounds[number] : bounds[number + 1]]
         times = taken[own][taken[own] >= 0]
         median, p99 = np.quantile(times, (0.5, 0.99)).round().astype(int).tolist() if len(times) else (None, None)
-        found[group, topic] = GroupPops(
+        pops[group, topic] = GroupPops(
             popped=len(own),
             redelivered=int((attempt[own] > 1).sum()),
             attempts=int(attempt[own].max()),
@@ -147,7 +147,7 @@ def pops_of(facts: BrokerFacts, run: str) -> dict[GroupTopic, GroupPops]:
             median_ms=median,
             p99_ms=p99,
         )
-    return found
+    return pops
 
 
 def _recorded_outcomes(facts: BrokerFacts, run: str) -> Mapping[tuple[object, ...], int]:
@@ -270,8 +270,8 @@ def attention(
 
     ``findings``: those of the subscriptions in force. ``not_replayed``: a line for each kind of consumption.
     """
-    found = [*_problems(facts, counts, findings), *(Problem("not-replayed", line) for line in not_replayed)]
-    return sorted(found, key=lambda problem: SEVERITIES.index(problem.severity))
+    problems = [*_problems(facts, counts, findings), *(Problem("not-replayed", line) for line in not_replayed)]
+    return sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))
 
 
 def errors(problems: Iterable[Problem]) -> list[Problem]:
@@ -355,30 +355,30 @@ def _of_findings(counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding
 
 
 def _of_traces(facts: BrokerFacts) -> Iterator[Problem]:
-    """What clients wrote in the last night that contradicts what is told, and what it decided."""
-    found = proof(facts, facts.last.run)
-    if found is None:
+    """What clients wrote in the last night that contradicts deliveries, and what it decided."""
+    proof_of_night = proof(facts, facts.last.run)
+    if proof_of_night is None:
         return
-    is_denied = pc.equal(found.decided["outcome"], DENIED)
+    is_denied = pc.equal(proof_of_night.decided["outcome"], DENIED)
     for code, rows, said in (
         (
             "contradicted",
-            found.contradicted,
+            proof_of_night.contradicted,
             "{client} consumed {place} at {time}, which was not delivered",
         ),
         (
             "denied",
-            found.denied,
+            proof_of_night.denied,
             "{place}, available at {time}, was delivered, and its client traced only those around it",
         ),
         (
             "traces-decided",
-            found.decided.filter(is_denied),
+            proof_of_night.decided.filter(is_denied),
             "{place}, available at {time}, was uncertain and not delivered: its client traced only those around it",
         ),
         (
             "traces-decided",
-            found.decided.filter(pc.invert(is_denied)),
+            proof_of_night.decided.filter(pc.invert(is_denied)),
             "{place} was uncertain, or comes once more, and was delivered: its client consumed it at {time}",
         ),
     ):
@@ -386,11 +386,11 @@ def _of_traces(facts: BrokerFacts) -> Iterator[Problem]:
         lists = "deliveries have" if code == "traces-decided" else "audit lists"
         keys, numbers = group_numbers(rows, ["consumer_group", "topic"])
         for number, (group, topic) in sorted(enumerate(keys), key=itemgetter(1)):
-            of_group = rows.filter(pa.array(numbers == number))
-            (first,) = of_group.slice(0, 1).to_pylist()
+            group_rows = rows.filter(pa.array(numbers == number))
+            (first,) = group_rows.slice(0, 1).to_pylist()
             at = first.get("consumed_at") or first.get("available_at") or 0
             place, client = f"{first['queue_id']}/{first['queue_offset']}", client_name(first.get("client_process"))
-            more = f", and {len(of_group) - 1:,} more" if len(of_group) > 1 else ""
+            more = f", and {len(group_rows) - 1:,} more" if len(group_rows) > 1 else ""
             text = said.format(place=place, time=time_text(at), client=client)
             yield Problem(code, f"{does}: {group} on {topic}: {text}{more}; {lists} all")
 
@@ -408,16 +408,16 @@ def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -
 def _in_quarantine(facts: BrokerFacts) -> Iterator[Problem]:
     """What was quarantined in the last night, and then what was before, each at most SHOWN lines."""
     every = quarantined(facts, facts.last.run)
-    for code, found in (
+    for code, count in (
         ("quarantined", [each for each in every if each.new]),
         ("quarantined-before", [each for each in every if not each.new]),
     ):
-        for each in found[:SHOWN]:
+        for each in count[:SHOWN]:
             place = f"{'offset' if is_of_log(each.source_file) else 'line'} {each.first:,}"
             place = place if each.pieces == 1 else f"{each.pieces:,} times from {place} on"
             yield Problem(code, f"{each.source_file}, {place}: {each.reason}")
-        if len(found) > SHOWN:
-            yield Problem(code, f"{counted(len(found) - SHOWN, 'more reason')}; export quarantine lists all")
+        if len(count) > SHOWN:
+            yield Problem(code, f"{counted(len(count) - SHOWN, 'more reason')}; export quarantine lists all")
 
 
 def quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
@@ -428,8 +428,8 @@ def quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
         pieces[file, reason].append((offset, met_in))
     before = max((night.run for night in facts.nights if night.run < run), default="")
     return [
-        Quarantined(file, reason, len(found), sum(before < met_in <= run for _, met_in in found), min(found)[0])
-        for (file, reason), found in sorted(pieces.items())
+        Quarantined(file, reason, len(offsets), sum(before < met_in <= run for _, met_in in offsets), min(offsets)[0])
+        for (file, reason), offsets in sorted(pieces.items())
     ]
 
 
@@ -510,16 +510,16 @@ def topic_reports(
     """The reports of all topics, by name. ``now``: the counts of ``run``; ``before``: those of the compared night."""
     progress = facts.sums(QUEUE_PROGRESS, ["topic"], ["entries"], [run])
     stored = {topic: added["entries"] for (topic,), added in progress.items()}
-    of_now, of_before = _by_topic(now), _by_topic(before)
+    counts_now, counts_before = _by_topic(now), _by_topic(before)
     return [
         TopicReport(
             topic,
-            len(of_now[topic]),
+            len(counts_now[topic]),
             stored.get(topic, 0),
-            total(of_now[topic]),
-            total(of_before[topic]) if topic in of_before else None,
+            total(counts_now[topic]),
+            total(counts_before[topic]) if topic in counts_before else None,
         )
-        for topic in sorted(stored.keys() | of_now.keys() | of_before.keys())
+        for topic in sorted(stored.keys() | counts_now.keys() | counts_before.keys())
     ]
 
 
@@ -582,15 +582,15 @@ def night_summary(facts: BrokerFacts, session: Session | None = None, checks_mes
     groups = group_counts(facts, now, {key: counts for key, counts in before.items() if key in now})
     own = {row.key: list(own_findings(row)) for row in facts.in_force}
     if checks_messages and not facts.is_replay:
-        found = findings(facts, session)
+        all_findings = findings(facts, session)
     else:
-        found = findings_without_messages(facts, chain.from_iterable(own.values()), session)
+        all_findings = findings_without_messages(facts, chain.from_iterable(own.values()), session)
     run = runs[-1] if runs else facts.last.run
     return NightSummary(
         run,
         groups,
         pops_of(facts, run),
-        attention(facts, now, found, not_replayed(facts)),
+        attention(facts, now, all_findings, not_replayed(facts)),
         list(_notes(facts, own)),
         started_last_night(facts),
     )
@@ -611,16 +611,16 @@ def _notes(facts: BrokerFacts, own: Mapping[GroupTopic, Sequence[Finding]]) -> I
 
 def not_replayed(facts: BrokerFacts) -> Iterator[str]:
     """One line for each kind of consumption that is not replayed, or that is inferred though a broker may record it."""
-    found = facts.not_replayed
+    groups = facts.not_replayed
     revived = [topic for topic in facts.topics if topic.startswith(REVIVE_TOPIC_PREFIX)]
     if facts.pops.planned:
         consumers = [f"{group} on {topic}" for group, topic in sorted(facts.pops.planned)]
         yield f"not written down by the broker, and inferred: what groups pop, of {listed(consumers, NAMED)}"
     elif revived and not facts.writes_down_pops:
         yield f"not replayed: consumption by POP, of groups that are not known ({revived[0]} has messages)"
-    yield from (f"not replayed: {text}" for text in found.texts(facts.broadcasting))
+    yield from (f"not replayed: {text}" for text in groups.texts(facts.broadcasting))
     if each := [f"{group} on {topic}" for group, topic in sorted(facts.broadcasting)]:
-        yield f"told once for all clients: what is delivered to groups that broadcast, {listed(each, NAMED)}"
+        yield f"counted once for all clients: what is delivered to groups that broadcast, {listed(each, NAMED)}"
     if not facts.last.has_queue_ids:
         yield (
             "uncertain: the message log has no queue ids and offsets. Its messages are numbered in the order of its "
@@ -695,13 +695,13 @@ class ReportedNight:
 
 def nights_with_deliveries(facts: BrokerFacts) -> Sequence[LedgerEntry]:
     """The nights that have delivery statistics, in order. Raises UsageError if there are none."""
-    found = facts.counted_nights
-    if not found:
+    nights = facts.counted_nights
+    if not nights:
         why = "run nightly or deliver first"
         if facts.nights:
             why = "no group subscribes to a topic with messages; give nightly --subscriptions"
         raise UsageError(f"{facts.warehouse.location} has no deliveries of {facts.name}: {why}")
-    return found
+    return nights
 
 
 def chosen_nights(nights: Sequence[LedgerEntry], since: int | None) -> list[LedgerEntry]:
@@ -711,12 +711,12 @@ def chosen_nights(nights: Sequence[LedgerEntry], since: int | None) -> list[Ledg
     """
     if since is None:
         return list(nights[-NIGHTS:])
-    found = [entry for entry in nights if (entry.as_of or 0) >= since]
-    if not found:
+    since_then = [entry for entry in nights if (entry.as_of or 0) >= since]
+    if not since_then:
         raise UsageError(
             f"no night ended at {time_text(since)} or later; the last one ended at {time_text(nights[-1].as_of or 0)}"
         )
-    return found[-MOST_NIGHTS:]
+    return since_then[-MOST_NIGHTS:]
 
 
 def compared_night(nights: Sequence[LedgerEntry], name: str | None) -> LedgerEntry | None:
@@ -731,12 +731,14 @@ def compared_night(nights: Sequence[LedgerEntry], name: str | None) -> LedgerEnt
     if not earlier:
         raise UsageError(f"there is no earlier night to compare with: {nights[-1].run} is the only one")
     text = name.replace("T", " ")
-    found = [entry for entry in earlier if entry.run.startswith(name) or time_text(entry.as_of or 0).startswith(text)]
-    if len(found) == 1:
-        return found[0]
-    named = ", ".join(entry.run for entry in (found or earlier)[-NIGHTS_NAMED:])
-    if found:
-        raise UsageError(f"--compare {name} is the beginning of {len(found)} nights: give one of {named}")
+    matching = [
+        entry for entry in earlier if entry.run.startswith(name) or time_text(entry.as_of or 0).startswith(text)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    named = ", ".join(entry.run for entry in (matching or earlier)[-NIGHTS_NAMED:])
+    if matching:
+        raise UsageError(f"--compare {name} is the beginning of {len(matching)} nights: give one of {named}")
     raise UsageError(f"--compare {name} is not an earlier night; the last ones are {named}")
 
 
@@ -874,7 +876,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     nights = {night.run: night for night in night_rows(facts, entries, by_run)}
     last = shown[-1].run
     before = by_run[compared_entry.run] if compared_entry is not None else {}
-    found = [] if facts.is_replay else findings(facts, session)
+    all_findings = [] if facts.is_replay else findings(facts, session)
     return Report(
         warehouse=facts.warehouse.location,
         broker_name=facts.name,
@@ -885,7 +887,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
         compared=nights[compared_entry.run] if compared_entry is not None else None,
         groups=group_reports(facts, last, [by_run[entry.run] for entry in shown], before),
         topics=topic_reports(facts, last, by_run[last], before),
-        attention=attention(facts, by_run[last], found, not_replayed(facts)),
-        findings=found,
+        attention=attention(facts, by_run[last], all_findings, not_replayed(facts)),
+        findings=all_findings,
         quarantined=quarantined(facts, last),
     )

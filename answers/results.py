@@ -271,49 +271,51 @@ NOTHING_TO_COMPARE = "there is no message to compare"
 """Said where the topic has no message in the period."""
 
 
-def what_if_html(found: WhatIf) -> str:
+def what_if_html(change: WhatIf) -> str:
     """The counts, how the two filters relate, findings, and the newest messages that are gained and lost."""
-    whose = f"<b>{escape(found.new.consumer_group)}</b> on {escape(found.new.topic)}"
-    filters = [("in force", _filter(found.old)), ("instead", _filter(None if found.ends else found.new))]
-    counts = (len(found.gained), len(found.lost), found.kept, found.pending)
+    whose = f"<b>{escape(change.new.consumer_group)}</b> on {escape(change.new.topic)}"
+    filters = [("in force", _filter(change.old)), ("instead", _filter(None if change.ends else change.new))]
+    counts = (len(change.gained), len(change.lost), change.kept, change.pending)
     parts = [
         f"<p>{whose}</p>",
         html_table(("", "filter"), filters),
         html_table(("gained", "lost", "kept", "pending"), [counts]),
     ]
-    if not found.stored:
+    if not change.stored:
         parts.append(f"<p>{NOTHING_TO_COMPARE}</p>")
-    if found.deliveries_differ:
-        parts.append(f"<p>Against the filter in force, as if it had always been: {_by_change(found)}</p>")
-    if found.relation is not None:
-        parts.append(f"<p>The new filter against the old one: {escape(found.relation.kind.value)}</p>")
-    parts.append(html_list("Findings", [f"{each.severity}: {each.text}" for each in found.findings]))
-    parts += [_side("Gained", found.gained), _side("Lost", found.lost)]
+    if change.deliveries_differ:
+        parts.append(f"<p>Against the filter in force, as if it had always been: {_by_change(change)}</p>")
+    if change.relation is not None:
+        parts.append(f"<p>The new filter against the old one: {escape(change.relation.kind.value)}</p>")
+    parts.append(html_list("Findings", [f"{each.severity}: {each.text}" for each in change.findings]))
+    parts += [_side("Gained", change.gained), _side("Lost", change.lost)]
     return "".join(parts)
 
 
-def what_if_text(found: WhatIf) -> str:
+def what_if_text(change: WhatIf) -> str:
     """The same as :func:`what_if_html` without the messages, line by line."""
-    counts = f"{len(found.gained):,} gained, {len(found.lost):,} lost, {found.kept:,} kept, {found.pending:,} pending"
+    counts = (
+        f"{len(change.gained):,} gained, {len(change.lost):,} lost, {change.kept:,} kept, {change.pending:,} pending"
+    )
     lines = [
-        f"{found.new.consumer_group} on {found.new.topic}: {counts}",
-        f"in force: {_filter(found.old)}",
-        f"instead: {_filter(None if found.ends else found.new)}",
+        f"{change.new.consumer_group} on {change.new.topic}: {counts}",
+        f"in force: {_filter(change.old)}",
+        f"instead: {_filter(None if change.ends else change.new)}",
     ]
-    if not found.stored:
+    if not change.stored:
         lines.append(NOTHING_TO_COMPARE)
-    if found.is_popping:
+    if change.is_popping:
         lines.append(NOT_KNOWN_OF_POPS)
-    if found.deliveries_differ:
-        lines.append(f"against the filter in force, as if it had always been: {_by_change(found)}")
-    if found.relation is not None:
-        lines.append(f"the new filter against the old one: {found.relation.kind.value}")
-    lines += [f"{each.severity}: {each.text}" for each in found.findings]
+    if change.deliveries_differ:
+        lines.append(f"against the filter in force, as if it had always been: {_by_change(change)}")
+    if change.relation is not None:
+        lines.append(f"the new filter against the old one: {change.relation.kind.value}")
+    lines += [f"{each.severity}: {each.text}" for each in change.findings]
     return "\n".join(map(one_line, lines))
 
 
-def _by_change(found: WhatIf) -> str:
-    return f"{found.gained_by_change:,} gained, {found.lost_by_change:,} lost"
+def _by_change(change: WhatIf) -> str:
+    return f"{change.gained_by_change:,} gained, {change.lost_by_change:,} lost"
 
 
 def _filter(row: SubscriptionRow | None) -> str:

@@ -89,10 +89,10 @@ def _copy(engine: QueryBuilder, warehouse: Warehouse, name: str, columns: set[st
     """Gives the engine a copy of a table as readers see it."""
     known = _columns_of(name)
     needed = [column for column in known if columns is None or column in columns] or known[:1]
-    of_messages = [column for column in needed if name == DELIVERIES and column in OF_MESSAGES]
-    own = [column for column in needed if column not in of_messages]
-    schema = pa.schema([_as_time(field) for field in schema_of(name, own, of_messages)])
-    batches = _batches(warehouse, name, Selection(columns=own, of_messages=of_messages), schema)
+    message_columns = [column for column in needed if name == DELIVERIES and column in OF_MESSAGES]
+    own = [column for column in needed if column not in message_columns]
+    schema = pa.schema([_as_time(field) for field in schema_of(name, own, message_columns)])
+    batches = _batches(warehouse, name, Selection(columns=own, message_columns=message_columns), schema)
     copy = str(folder / name)
     write_deltalake(copy, pa.RecordBatchReader.from_batches(schema, batches))
     engine.register(name, DeltaTable(copy))

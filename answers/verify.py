@@ -120,12 +120,12 @@ def _dispatched_entries(facts: BrokerFacts, queues: _Queues) -> Iterator[tuple[s
         return
     dispatch = MultiDispatch(facts.broker.version, queues.in_files, on_disk=queues.on_disk)
     messages, codes = dispatched.messages, dispatched.tags_code
-    found: defaultdict[Queue, list[tuple[int, ...]]] = defaultdict(list)
+    rows_by_queue: defaultdict[Queue, list[tuple[int, ...]]] = defaultdict(list)
     for at, name, queue, offset in dispatched.entries(dispatch):
         if not is_lmq(name):
             numbers = messages.commitlog_offset[at], messages.store_size[at], messages.store_timestamp[at]
-            found[name, queue].append((offset, *numbers, codes[at]))
-    for (topic, queue_id), rows in found.items():
+            rows_by_queue[name, queue].append((offset, *numbers, codes[at]))
+    for (topic, queue_id), rows in rows_by_queue.items():
         table = np.array(rows, np.int64)
         breaks = np.flatnonzero(np.diff(table[:, 0]) != 1) + 1
         for run in np.split(table, breaks):
@@ -186,18 +186,18 @@ class _Queues:
         deleted = {key for key in self._known.keys() - set().union(*on_disk.values()) if self._topic_is_deleted(key[0])}
         known = {key: queue for key, queue in self._known.items() if key not in deleted}
         newer = sum(queue.finish() for queue in known.values())
-        found = [(key, difference) for key, queue in known.items() for difference in queue.differences]
+        differences = [(key, difference) for key, queue in known.items() for difference in queue.differences]
         unknown = {kind: on_disk[kind] - self._known.keys() for kind in KINDS}
         newer_queues = {key: count for key in unknown[CONSUME_QUEUE] if (count := self._newer_entries(*key))}
         newer += sum(newer_queues.values())
         for kind, keys in unknown.items():
             for key in keys - newer_queues.keys():
                 if not self._is_deleted(*key):
-                    found.append((key, Difference(kind, None, "no message of the log belongs to this queue")))
-        found.sort(key=_order)
+                    differences.append((key, Difference(kind, None, "no message of the log belongs to this queue")))
+        differences.sort(key=_order)
         if self._database is not None:
-            return Verification(found, newer, True, self._database.folder)
-        return Verification(found, newer, self._knows_bit_maps)
+            return Verification(differences, newer, True, self._database.folder)
+        return Verification(differences, newer, self._knows_bit_maps)
 
     def _topic_is_deleted(self, topic: str) -> bool:
         """Whether the broker deleted a topic, and with it the files of its queues. The messages stay in the log."""
@@ -246,9 +246,9 @@ def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[i
     if is_given:
         return configured
     files = ([file for file in store.files(kind, recursive=True) if is_mapped_file(file.base_name)] for kind in KINDS)
-    sizes = (Counter(file.size for file in of_kind if file.size) for of_kind in files)
+    sizes = (Counter(file.size for file in files_of_kind if file.size) for files_of_kind in files)
     on_disk = (size.most_common(1) for size in sizes)
-    queue, extension = (found[0][0] if found else size for found, size in zip(on_disk, configured, strict=True))
+    queue, extension = (stored[0][0] if stored else size for stored, size in zip(on_disk, configured, strict=True))
     return queue, extension
 
 
@@ -260,6 +260,6 @@ def check_store(store: Storage) -> None:
         raise UsageError(f"{store.root} has no consumequeue folder; give a broker's whole store folder")
 
 
-def _order(found: tuple[tuple[str, int], Difference]) -> tuple[tuple[str, int], str, int]:
-    queue, difference = found
+def _order(pair: tuple[tuple[str, int], Difference]) -> tuple[tuple[str, int], str, int]:
+    queue, difference = pair
     return queue, difference.file, -1 if difference.queue_offset is None else difference.queue_offset

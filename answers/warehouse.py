@@ -88,8 +88,8 @@ class OpenWarehouse(Shown):
     def lag(self, group: str | None = None, topic: str | None = None, newer: BrokerState | None = None) -> Lags:
         """How far groups are behind, a row for each queue. ``newer``: the state of the only broker after its night."""
         brokers = self.brokers if newer is None else [replace(self.facts, newer=newer)]
-        found = lag_of_brokers(brokers, None if group is None else [group], None if topic is None else [topic])
-        rows, names = self._flat((facts, of_broker) for facts, of_broker in found)
+        lags = lag_of_brokers(brokers, None if group is None else [group], None if topic is None else [topic])
+        rows, names = self._flat((facts, broker_lags) for facts, broker_lags in lags)
         return Lags(rows, _LAG_TITLES, attrgetter(*_LAG_TITLES), names)
 
     def what_if(self, group: str, sql: str | None = None, tags: str | None = None, topic: str | None = None) -> WhatIf:
@@ -104,8 +104,8 @@ class OpenWarehouse(Shown):
         facts.subscriptions_of(group)
         text, type_ = (tags or "", TAG) if sql is None else (sql, SQL92)
         wanted = subscription_of(facts, group, topic or only_topic(facts, group), text, type_)
-        (found,) = what_if(facts, [wanted], (BEGINNING, FOREVER))
-        return found
+        (change,) = what_if(facts, [wanted], (BEGINNING, FOREVER))
+        return change
 
     def findings(self) -> Results[Finding]:
         """What is wrong with the subscriptions in force: of each broker, the worst first."""
@@ -116,17 +116,17 @@ class OpenWarehouse(Shown):
     def advice(self) -> Results[TopicAdvice]:
         """Whether the filter bit map pays, a row for each topic; the rates are shares of entries that do not match."""
         rows, names = self._flat((facts, advice(facts)) for facts in self.brokers)
-        of_bit_map = attrgetter(*_ADVICE_TITLES[1:])
-        return Results(rows, _ADVICE_TITLES, lambda row: [row.topic, *of_bit_map(row.bit_map)], names)
+        bit_map_cells = attrgetter(*_ADVICE_TITLES[1:])
+        return Results(rows, _ADVICE_TITLES, lambda row: [row.topic, *bit_map_cells(row.bit_map)], names)
 
     def summary(self) -> Summary:
         """What the last night did for each group, and what needs attention, without the errors that messages show."""
-        found = [(facts, night_summary(facts)) for facts in self.brokers]
-        rows, names = self._flat((facts, night.groups) for facts, night in found)
+        summaries = [(facts, night_summary(facts)) for facts in self.brokers]
+        rows, names = self._flat((facts, night.groups) for facts, night in summaries)
         attention = [
-            line for facts, night in found for line in self._lines(facts, [each.text for each in night.attention])
+            line for facts, night in summaries for line in self._lines(facts, [each.text for each in night.attention])
         ]
-        notes = [line for facts, night in found for line in self._lines(facts, [*night.started, *night.notes])]
+        notes = [line for facts, night in summaries for line in self._lines(facts, [*night.started, *night.notes])]
         return Summary(rows, _SUMMARY_TITLES, _summary_row, names, attention, notes)
 
     @property
@@ -155,7 +155,7 @@ class OpenWarehouse(Shown):
 
     def _flat(self, answers: Iterable[tuple[BrokerFacts, Sequence[Answer]]]) -> tuple[list[Answer], list[str]]:
         """The answers of each broker, one after another, and the broker of each if there are several."""
-        pairs = [(answer, facts.name) for facts, of_broker in answers for answer in of_broker]
+        pairs = [(answer, facts.name) for facts, answers_of_broker in answers for answer in answers_of_broker]
         names = [name for _, name in pairs] if len(self.brokers) > 1 else []
         return [answer for answer, _ in pairs], names
 
@@ -163,8 +163,8 @@ class OpenWarehouse(Shown):
         """The lines about a broker, with its name if there are several."""
         return [f"{facts.name}: {line}" for line in lines] if len(self.brokers) > 1 else list(lines)
 
-    def _explanations(self, found: Sequence[Why]) -> Explanations:
-        rows, names = self._flat((each.facts, list(each)) for each in found)
+    def _explanations(self, whys: Sequence[Why]) -> Explanations:
+        rows, names = self._flat((each.facts, list(each)) for each in whys)
         return Explanations(rows, _WHY_TITLES, _why_row, names)
 
 

@@ -130,8 +130,8 @@ class _Windows:
         rows = self._facts.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset", "run"], where, files)
         offsets, first = np.unique(rows["commitlog_offset"].to_numpy(), return_index=True)
         written = rows["run"].combine_chunks().dictionary_encode()
-        of_runs = np.array([bisect_left(runs, run) for run in written.dictionary.to_pylist()], np.int64)
-        filtered_in = of_runs[written.indices.to_numpy()][first]
+        run_number = np.array([bisect_left(runs, run) for run in written.dictionary.to_pylist()], np.int64)
+        filtered_in = run_number[written.indices.to_numpy()][first]
         is_late = filtered_in > np.searchsorted(ends, offsets, "right")
         return LogOfNights(ends, offsets[is_late], filtered_in[is_late])
 
@@ -154,7 +154,7 @@ def _of_pops(
     names = ["consumer_group", "topic", "queue_id"]
     where = [one_of("topic", {topic for _, topic in keys}), one_of("consumer_group", {group for group, _ in keys})]
     starts = least(facts.rows(POPS, [*names, "start_offset"], where), names, "start_offset")
-    found = {}
+    windows = {}
     for key in keys:
         read = {
             queue_id: (starts[*key, queue_id], told_to or 0)
@@ -162,7 +162,7 @@ def _of_pops(
             if (*key, queue_id) in starts
         }
         physical_ranges = facts.physical_ranges(key[1], read)
-        found[key] = PullWindow(
+        windows[key] = PullWindow(
             MessageFilter(*key),
             BEGINNING,
             offsets=read,
@@ -170,7 +170,7 @@ def _of_pops(
             physical_ranges=physical_ranges,
             kind=WindowKind.BACKLOG,
         )
-    return found
+    return windows
 
 
 class DeliveryHistory:
@@ -233,10 +233,10 @@ def _received_in_file(storage: Storage, path: str, where: Where, groups: set[str
 
 def _offsets(pairs: pa.Table, outcome: str) -> NDArray[np.int64]:
     """The physical offsets of the pairs with an outcome, ascending, each once."""
-    found: NDArray[np.int64] = np.unique(
+    offsets: NDArray[np.int64] = np.unique(
         pairs.filter(pc.equal(pairs["outcome"], outcome))["commitlog_offset"].to_numpy()
     )
-    return found
+    return offsets
 
 
 NAMED = 10
@@ -370,9 +370,9 @@ def what_if(
         facts.warehouse, facts.name, changes.properties, changes, session, period=period, bit_maps=False
     ):
         total.add(part)
-    found = findings_of_rows(facts, wanted)
+    findings = findings_of_rows(facts, wanted)
     return [
-        _what_if(facts, number, old, new, number >= len(wanted), period, total, change.in_force is not None, found)
+        _what_if(facts, number, old, new, number >= len(wanted), period, total, change.in_force is not None, findings)
         for number, ((old, new), change) in enumerate(zip(pairs, compared, strict=True))
     ]
 
@@ -386,7 +386,7 @@ def _what_if(
     period: Period,
     total: ChangeResult,
     has_filter_in_force: bool,
-    found: Sequence[Finding],
+    findings: Sequence[Finding],
 ) -> WhatIf:
     changes, kinds = total.rows["change"], total.rows["kind"]
     sides = {
@@ -411,7 +411,7 @@ def _what_if(
         passed_stage1=total.passed_stage1[number],
         failed=total.failed[number],
         pending=total.pending[number],
-        findings=[finding for finding in found if finding.key == new.key and not ends],
+        findings=[finding for finding in findings if finding.key == new.key and not ends],
         is_popping=new.key in facts.popping,
     )
 
@@ -419,9 +419,9 @@ def _what_if(
 def _changed(facts: BrokerFacts, topic: str, rows: pa.Table) -> ChangedMessages:
     rows = sorted_by(rows, "commitlog_offset")
     offsets = rows["commitlog_offset"].to_numpy()
-    found, others = messages_at(facts.warehouse, facts.name, topic, offsets) if len(rows) else ([], [])
-    traits = common_traits([row["properties"] or {} for row in found], [row["properties"] or {} for row in others])
-    return ChangedMessages(rows, [_with_place(row, rows) for row in found[:SAMPLES]], traits)
+    messages, others = messages_at(facts.warehouse, facts.name, topic, offsets) if len(rows) else ([], [])
+    traits = common_traits([row["properties"] or {} for row in messages], [row["properties"] or {} for row in others])
+    return ChangedMessages(rows, [_with_place(row, rows) for row in messages[:SAMPLES]], traits)
 
 
 def _with_place(message: dict[str, Any], entries: pa.Table) -> dict[str, Any]:
@@ -559,10 +559,10 @@ def what_if_on_brokers(
     tried: Sequence[Tried], period: Period, session: Session | None = None
 ) -> list[tuple[str, WhatIf]]:
     """What each subscription would change, with the broker's name. Those of one group and topic are together."""
-    found = [
+    changes = [
         (each.facts.name, change)
         for each in tried
         for change in what_if(each.facts, each.changed, period, session, each.ended)
     ]
     order = {key: number for number, key in enumerate(dict.fromkeys(key for each in tried for key in each.keys))}
-    return sorted(found, key=lambda each: order[each[1].new.key])
+    return sorted(changes, key=lambda each: order[each[1].new.key])

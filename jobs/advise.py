@@ -27,25 +27,25 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from answers.advise import advice
     from answers.lint import findings, findings_of_brokers
     from jobs.cli.findings import json_object, print_findings
     from jobs.cli.json_lines import print_json_of_brokers
 
-    brokers = options.brokers_of(chosen)
+    brokers = options.brokers_of(args)
     topics = [(facts, advice(facts)) for facts in brokers]
-    found = findings_of_brokers(brokers, lambda facts: findings(facts, options.session))
+    by_broker = findings_of_brokers(brokers, lambda facts: findings(facts, options.session))
     several = len(brokers) > 1
-    if chosen.json:
+    if args.json:
         print_json_of_brokers(
             [
-                (facts.name, _topics_object(facts, of_broker) | json_object(found.by_broker[facts.name]))
-                for facts, of_broker in topics
+                (facts.name, _topics_object(facts, topic_advice) | json_object(by_broker.by_broker[facts.name]))
+                for facts, topic_advice in topics
             ]
         )
         return
-    _print_topics([(facts.name, topic) for facts, of_broker in topics for topic in of_broker], several)
+    _print_topics([(facts.name, topic) for facts, topic_advice in topics for topic in topic_advice], several)
     print()
     if several:
         print_by_line((facts.name, line) for facts in brokers for line in _switches(facts))
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
         for line in _switches(brokers[0]):
             print(line)
     print(f"{NOT_SEEN}.\n")
-    print_findings(found)
+    print_findings(by_broker)
 
 
 def _switches(facts: BrokerFacts) -> Iterator[str]:

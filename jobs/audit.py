@@ -58,33 +58,33 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from answers.audits.audit import Severity, parse_audits
     from answers.audits.auditor import run_audits, store
     from answers.audits.scope import scope_of
     from jobs.cli import audit_formats as formats
     from schemas.ledger_check import open_runs
 
-    file = chosen.audits if chosen.engine is None else SPARK_AUDITS
+    file = args.audits if args.engine is None else SPARK_AUDITS
     listed = parse_audits(file.read_text("utf-8", "replace"), str(file))
-    known = formats.read_baseline(chosen.baseline) if chosen.baseline is not None else {}
-    warehouse = options.warehouse_of(chosen.warehouse)
+    known = formats.read_baseline(args.baseline) if args.baseline is not None else {}
+    warehouse = options.warehouse_of(args.warehouse)
     entries = open_runs(warehouse)
-    report = run_audits(scope_of(warehouse, entries, chosen.all), listed, known, options.session)
-    failures = report.failures(Severity(chosen.fail_on))
+    report = run_audits(scope_of(warehouse, entries, args.all), listed, known, options.session)
+    failures = report.failures(Severity(args.fail_on))
     try:
         # Nights that passed other audits have yet to pass those of conf/audits.yaml.
         store(report, passed=not failures and file == AUDITS)
     except OSError as error:
         print(f"mqsieve: the results were not stored in quality_results: {error}", file=sys.stderr)
-    if chosen.junit is not None:
-        formats.write_junit(chosen.junit, report, chosen.show_values)
+    if args.junit is not None:
+        formats.write_junit(args.junit, report, args.show_values)
     if (summary := os.environ.get("GITHUB_STEP_SUMMARY")) is not None:
-        formats.add_summary(Path(summary), report, chosen.show_values)
-    if chosen.json:
-        formats.print_json_lines(report, chosen.show_values)
+        formats.add_summary(Path(summary), report, args.show_values)
+    if args.json:
+        formats.print_json_lines(report, args.show_values)
     else:
-        formats.print_report(report, chosen.show_values)
+        formats.print_report(report, args.show_values)
     if failures:
         raise CheckFailed(f"audits failed: {', '.join(failure.audit.name for failure in failures)}")
 

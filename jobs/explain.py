@@ -43,27 +43,27 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     given = parser()
-    chosen = given.parse_args(arguments)
-    place = (chosen.topic, chosen.queue, chosen.offset)
-    ways = [chosen.message is not None, chosen.where is not None, place != (None, None, None)]
+    args = given.parse_args(arguments)
+    place = (args.topic, args.queue, args.offset)
+    ways = [args.message is not None, args.where is not None, place != (None, None, None)]
     if sum(ways) != 1 or (ways[2] and None in place):
         given.error("choose a message: give either --where, or --message, or --topic, --queue and --offset")
     from answers.explain import only_broker_with, why_at, why_on_brokers, why_where
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
     from jobs.cli.json_lines import print_json
 
-    group = chosen.group
-    facts = options.brokers_of(chosen)
+    group = args.group
+    facts = options.brokers_of(args)
     brokers = len(facts)
-    if chosen.where is not None:
-        found = why_where(facts, chosen.where, group)
-    elif chosen.message is None:
-        found = [why_at(only_broker_with(facts, *place) or options.facts_of(chosen), *place, group)]
+    if args.where is not None:
+        whys = why_where(facts, args.where, group)
+    elif args.message is None:
+        whys = [why_at(only_broker_with(facts, *place) or options.facts_of(args), *place, group)]
     else:
-        found = why_on_brokers(facts, chosen.message, group)
-    messages = [(each, message) for each in found for message in each.messages]
-    if chosen.json:
-        for each in found:
+        whys = why_on_brokers(facts, args.message, group)
+    messages = [(each, message) for each in whys for message in each.messages]
+    if args.json:
+        for each in whys:
             for row in _json_objects(each, brokers):
                 print_json(row)
     elif len(messages) > 1:
@@ -77,18 +77,19 @@ def main(arguments: list[str]) -> None:
             print_every_group(explanations, message, each.copies(message), nobody, broker)
         else:
             (explanation,) = each
-            print_explanation(explanation, chosen.full, broker)
+            print_explanation(explanation, args.full, broker)
 
 
-def _json_objects(found: Why, brokers: int) -> Iterator[dict[str, Any]]:
+def _json_objects(explanations: Why, brokers: int) -> Iterator[dict[str, Any]]:
     """An object for each message found on a broker and group. It names the broker if there are several."""
     from answers.explain import explanation_json, message_json
 
-    name = {"broker_name": found.facts.name} if brokers > 1 else {}
+    name = {"broker_name": explanations.facts.name} if brokers > 1 else {}
     copies = {
-        message.commitlog_offset: [message_json(copy) for copy in found.copies(message)] for message in found.messages
+        message.commitlog_offset: [message_json(copy) for copy in explanations.copies(message)]
+        for message in explanations.messages
     }
-    for explanation in found:
+    for explanation in explanations:
         yield name | explanation_json(explanation) | {"copies": copies[explanation.message.commitlog_offset]}
 
 

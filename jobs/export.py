@@ -41,7 +41,7 @@ def parser() -> Parser:
     parser.add_argument("--columns", type=_names, metavar="A,B", help="only these columns, in this order")
     parser.add_argument(
         "--with",
-        dest="of_messages",
+        dest="message_columns",
         type=_names,
         default=(),
         metavar="A,B",
@@ -58,7 +58,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from answers.export import Selection, batches_of, check_groups, check_topics, schema_of
     from answers.facts import check_broker
     from jobs.cli.batch_writers import write_batches
@@ -67,23 +67,23 @@ def main(arguments: list[str]) -> None:
     from schemas.run_ledger import by_broker
     from schemas.utc_times import with_times, with_times_schema
 
-    kind = chosen.format or _format_of(chosen.output)
-    warehouse = options.warehouse_of(chosen.warehouse)
+    kind = args.format or _format_of(args.output)
+    warehouse = options.warehouse_of(args.warehouse)
     brokers = by_broker(open_runs(warehouse))
-    if chosen.broker is not None:
-        check_broker(chosen.broker, list(brokers))
-    check_groups(warehouse, chosen.group or ())
-    selection = Selection(chosen.broker, chosen.group, chosen.topic, chosen.columns, chosen.of_messages)
-    batches = batches_of(warehouse, chosen.table, selection)
+    if args.broker is not None:
+        check_broker(args.broker, list(brokers))
+    check_groups(warehouse, args.group or ())
+    selection = Selection(args.broker, args.group, args.topic, args.columns, args.message_columns)
+    batches = batches_of(warehouse, args.table, selection)
     first = next(batches, None)  # before the file exists: a user's error leaves none
-    check_topics(warehouse, chosen.table, chosen.topic or ())
-    with output_file(chosen.output) as file:
-        schema = schema_of(chosen.table, chosen.columns, chosen.of_messages)
+    check_topics(warehouse, args.table, args.topic or ())
+    with output_file(args.output) as file:
+        schema = schema_of(args.table, args.columns, args.message_columns)
         rows = batches if first is None else chain([first], batches)
-        if kind == "csv" and chosen.columns is None:
+        if kind == "csv" and args.columns is None:
             schema, rows = with_times_schema(schema), map(with_times, rows)
         written = write_batches(kind, file, rows, schema)
-    print(f"{chosen.table}: {counted(written, 'row')} {place_of(chosen.output)}", file=sys.stderr)
+    print(f"{args.table}: {counted(written, 'row')} {place_of(args.output)}", file=sys.stderr)
 
 
 def _format_of(output: Path) -> str:

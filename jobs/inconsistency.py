@@ -41,64 +41,64 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from answers.inconsistency import disagreements, knows_clients, lost_rows
     from filtering.subscriptions.events import event_line
     from jobs.cli.batch_writers import write_batches
     from jobs.cli.json_lines import output_file, print_json
 
-    subscriptions = options.subscriptions_of(chosen.subscriptions)
-    facts = options.facts_of(chosen)
+    subscriptions = options.subscriptions_of(args.subscriptions)
+    facts = options.facts_of(args)
     if subscriptions is not None:
         known = {event_line(event) for event in facts.events}
         if any(event_line(event) not in known for event in subscriptions.events.events):
             raise UsageError("the subscriptions differ from those in the warehouse: run nightly with them first")
-    found = disagreements(facts, options.session)
-    if chosen.json:
+    on_brokers = disagreements(facts, options.session)
+    if args.json:
         print_json(
-            *(_json_object(found, state) for state in found.states),
-            *(_seeming_object(found, seeming) for seeming in found.seeming),
+            *(_json_object(on_brokers, state) for state in on_brokers.states),
+            *(_seeming_object(on_brokers, seeming) for seeming in on_brokers.seeming),
         )
     else:
-        _print(found, facts.popping.keys())
+        _print(on_brokers, facts.popping.keys())
     if not knows_clients(facts):
         print(
             "no subscription event has a client_id, so the clients of a group cannot be distinguished: "
             "give events with client_id (docs/SUBSCRIPTIONS.md)",
-            file=sys.stderr if chosen.json else sys.stdout,
+            file=sys.stderr if args.json else sys.stdout,
         )
-    elif not chosen.json and not found.states:
+    elif not args.json and not on_brokers.states:
         print("all clients with a client_id have the same subscriptions as the other clients of their group")
-    if chosen.output:
-        rows = lost_rows(found)
-        with output_file(chosen.output) as file:
+    if args.output:
+        rows = lost_rows(on_brokers)
+        with output_file(args.output) as file:
             written = write_batches("jsonl", file, rows.to_batches(), rows.schema)
-        print(f"{counted(written, 'row')} in {chosen.output}", file=sys.stderr)
+        print(f"{counted(written, 'row')} in {args.output}", file=sys.stderr)
 
 
-def _print(found: Disagreements, popping: Collection[GroupTopic]) -> None:
+def _print(disagreements: Disagreements, popping: Collection[GroupTopic]) -> None:
     from answers.inconsistency import describe
 
     before = None
-    for state in found.states:
+    for state in disagreements.states:
         whose = f"{state.consumer_group} on {state.topic}"
         if whose != before:
             print(f"\n{printable(whose)}")
             before = whose
         text = printable(describe(state, pops=state.key in popping))
         print(f"  {time(state.valid_from)} – {time(state.valid_to)}  {text}")
-        for loss, messages in found.losses_in(state):
+        for loss, messages in disagreements.losses_in(state):
             print(f"    {counted(messages, 'message')} {_HOW[loss.how]} {printable(', '.join(loss.clients))}")
-        if uncertain := found.uncertain_in([state]):
+        if uncertain := disagreements.uncertain_in([state]):
             deliveries = counted(uncertain, "delivery is", "deliveries are")
             print(f"    {deliveries} uncertain: the messages have no queue ids, so their clients are not known")
-    for seeming in found.seeming:
+    for seeming in disagreements.seeming:
         print(f"\n{printable(' on '.join(seeming.key))}")
         print(f"  {time(seeming.valid_from)} – {time(seeming.valid_to)}  {printable(seeming.text)}")
-        print(f"    {counted(found.uncertain_in([seeming]), 'delivery is', 'deliveries are')} uncertain")
+        print(f"    {counted(disagreements.uncertain_in([seeming]), 'delivery is', 'deliveries are')} uncertain")
 
 
-def _seeming_object(found: Disagreements, seeming: SeemingDisagreement) -> dict[str, Any]:
+def _seeming_object(disagreements: Disagreements, seeming: SeemingDisagreement) -> dict[str, Any]:
     group, topic = seeming.key
     return {
         "consumer_group": group,
@@ -106,16 +106,16 @@ def _seeming_object(found: Disagreements, seeming: SeemingDisagreement) -> dict[
         "valid_from": seeming.valid_from,
         "valid_to": seeming.valid_to,
         "filters": [row.filter_text for row in seeming.rows],
-        "uncertain": found.uncertain_in([seeming]),
+        "uncertain": disagreements.uncertain_in([seeming]),
     }
 
 
-def _json_object(found: Disagreements, state: GroupClients) -> dict[str, Any]:
+def _json_object(disagreements: Disagreements, state: GroupClients) -> dict[str, Any]:
     losses = [
         {"clients": loss.clients, "messages": messages, "lost": loss.is_lost, "how": loss.how}
-        for loss, messages in found.losses_in(state)
+        for loss, messages in disagreements.losses_in(state)
     ]
-    return asdict(state) | {"losses": losses, "uncertain": found.uncertain_in([state])}
+    return asdict(state) | {"losses": losses, "uncertain": disagreements.uncertain_in([state])}
 
 
 if __name__ == "__main__":

@@ -53,56 +53,56 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from answers.facts import BrokerState
     from answers.lag import count_subscriptions, lag_of_brokers, why_without_rows
     from jobs.cli.json_lines import print_data, print_json
     from jobs.cli.prometheus import lag_metrics
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
 
-    if chosen.offsets is not None and chosen.namesrv is not None:
+    if args.offsets is not None and args.namesrv is not None:
         raise UsageError("give either --offsets or --namesrv, which has newer offsets")
-    brokers = options.brokers_of(chosen)
+    brokers = options.brokers_of(args)
     several = len(brokers) > 1
-    if chosen.offsets is not None:
+    if args.offsets is not None:
         if several:
             raise UsageError("--offsets has the offsets of one broker: say which (--broker NAME)")
-        newer = BrokerState(*parse_consumer_offsets(chosen.offsets.read_bytes(), str(chosen.offsets)))
+        newer = BrokerState(*parse_consumer_offsets(args.offsets.read_bytes(), str(args.offsets)))
         brokers = [replace(brokers[0], newer=newer)]
-    is_summary = not (chosen.json or chosen.prometheus or chosen.group)
-    answers = lag_of_brokers(brokers, chosen.group, chosen.topic, only_behind=is_summary)
-    rows = [(facts.name, row) for facts, of_broker in answers for row in of_broker]
-    if chosen.json:
+    is_summary = not (args.json or args.prometheus or args.group)
+    answers = lag_of_brokers(brokers, args.group, args.topic, only_behind=is_summary)
+    rows = [(facts.name, row) for facts, lags in answers for row in lags]
+    if args.json:
         names = [{"broker_name": broker} if several else {} for broker, _ in rows]
         print_json(*(name | row.fields | _older_keys(row) for name, (_, row) in zip(names, rows, strict=True)))
-    elif chosen.prometheus:
+    elif args.prometheus:
         print_data(*lag_metrics(rows))
     elif not any(facts.topics for facts in brokers):
         print("no message has been filtered yet: no group is behind")
     else:
-        subscriptions = sum(count_subscriptions(facts, chosen.topic) for facts in brokers) if is_summary else len(rows)
-        if not subscriptions and (chosen.group or chosen.topic):
-            print(why_without_rows(brokers, chosen.group, chosen.topic))
+        subscriptions = sum(count_subscriptions(facts, args.topic) for facts in brokers) if is_summary else len(rows)
+        if not subscriptions and (args.group or args.topic):
+            print(why_without_rows(brokers, args.group, args.topic))
         elif is_summary:
             _print_groups(rows, subscriptions, several)
         else:
             _print_queues(rows, several)
         _print_beyond_end(answers, several)
         for facts in brokers:
-            _print_in_flight(facts, chosen, several)
-        print(_ends(brokers) if several else _end(brokers[0], chosen))
+            _print_in_flight(facts, args, several)
+        print(_ends(brokers) if several else _end(brokers[0], args))
 
 
-def _end(broker: BrokerFacts, chosen: argparse.Namespace) -> str:
+def _end(broker: BrokerFacts, args: argparse.Namespace) -> str:
     """The end of the last night of one broker, and where the offsets are from."""
-    if chosen.namesrv is not None:
+    if args.namesrv is not None:
         night = f"the last night ended at {time(broker.as_of)}, and filtered nothing after that"
         return f"as of {time(broker.asked_at)} UTC, when {short(broker.name)} was asked; {night}"
     offsets = "--offsets counts from newer offsets"
     if broker.newer is not None:
         known = {group for group, _ in broker.newer.committed}
-        without = [group for group in chosen.group or () if group not in known]
-        offsets = f"committed offsets of {chosen.offsets}" + (f", without {', '.join(without)}" if without else "")
+        without = [group for group in args.group or () if group not in known]
+        offsets = f"committed offsets of {args.offsets}" + (f", without {', '.join(without)}" if without else "")
     return f"as of {time(broker.as_of)} UTC, the end of the last night; {offsets}"
 
 
@@ -126,8 +126,8 @@ def _print_groups(rows: Sequence[tuple[str, Lag]], subscriptions: int, several: 
         lines = [(list(map(short, key)), queues) for key, queues in behind]
         _print_table(("broker", "group", "topic"), lines, several)
     ahead = {key for key, queues in queues_by_key if any(row.ahead for row in queues)} - {key for key, _ in behind}
-    of_all = counted(subscriptions, "subscription is", "subscriptions are")
-    print(f"{subscriptions - len(behind) - len(ahead):,} of {of_all} up to date")
+    groups_text = counted(subscriptions, "subscription is", "subscriptions are")
+    print(f"{subscriptions - len(behind) - len(ahead):,} of {groups_text} up to date")
 
 
 def _print_queues(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
@@ -143,7 +143,11 @@ def _print_table(titles: Sequence[str], lines: Sequence[tuple[list[str], Sequenc
     """``lines``: the cells below ``titles`` of each line, and the queues that it adds up."""
     left_out = set() if any(row.unfiltered for _, rows in lines for row in rows) else {UNFILTERED}
     columns = [index for index, title in enumerate(TITLES) if title not in left_out]
-    cells = [[*first, *(of_rows[index] for index in columns)] for first, rows in lines for of_rows in [_cells(rows)]]
+    cells = [
+        [*first, *(cells_of_rows[index] for index in columns)]
+        for first, rows in lines
+        for cells_of_rows in [_cells(rows)]
+    ]
     print_table_of_brokers([*titles, *(TITLES[index] for index in columns)], cells, several, left=3)
 
 
@@ -157,14 +161,14 @@ def _print_beyond_end(answers: Sequence[tuple[BrokerFacts, list[Lag]]], several:
             print(f"{short(group.consumer_group)} on {short(group.topic)}{where}: {group.text}")
 
 
-def _print_in_flight(facts: BrokerFacts, chosen: argparse.Namespace, several: bool) -> None:
+def _print_in_flight(facts: BrokerFacts, args: argparse.Namespace, several: bool) -> None:
     """A line for each group and topic with messages that were popped and not acknowledged."""
     from answers.lag import open_pops
 
     where = f" of {short(facts.name)}" if several else ""
     by_key = groupby(sorted(open_pops(facts).items(), key=lambda each: each[0]), key=lambda each: each[0][:2])
     for (group, topic), queues in by_key:
-        if group not in (chosen.group or (group,)) or topic not in (chosen.topic or (topic,)):
+        if group not in (args.group or (group,)) or topic not in (args.topic or (topic,)):
             continue
         pops = [each for _, each in queues]
         times = [each.until for each in pops if each.until is not None]

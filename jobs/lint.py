@@ -46,57 +46,59 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
-    if chosen.warehouse is None and not chosen.subscriptions:
+    args = parser().parse_args(arguments)
+    if args.warehouse is None and not args.subscriptions:
         raise UsageError("lint needs --subscriptions FILE, --warehouse DIR, or both")
-    if chosen.warehouse is None and chosen.broker is not None:
+    if args.warehouse is None and args.broker is not None:
         raise UsageError("--broker names a broker of a warehouse: give --warehouse DIR as well")
-    if chosen.warehouse is not None and chosen.broker_config is not None:
+    if args.warehouse is not None and args.broker_config is not None:
         raise UsageError("--warehouse already has the broker's configuration: leave out --broker-config")
     from jobs.cli.findings import json_object, print_findings
     from jobs.cli.json_lines import print_json_of_brokers
 
-    found = _findings(chosen)
-    if chosen.json:
-        print_json_of_brokers([(name, json_object(of_one)) for name, of_one in found.by_broker.items()])
+    findings = _findings(args)
+    if args.json:
+        print_json_of_brokers(
+            [(name, json_object(broker_findings)) for name, broker_findings in findings.by_broker.items()]
+        )
     else:
-        print_findings(found)
-    if chosen.fail_on is not None:
-        severities = FAIL_ON[: FAIL_ON.index(chosen.fail_on) + 1]
-        bad = [finding for finding in found.all if finding.severity in severities]
+        print_findings(findings)
+    if args.fail_on is not None:
+        severities = FAIL_ON[: FAIL_ON.index(args.fail_on) + 1]
+        bad = [finding for finding in findings.all if finding.severity in severities]
         if bad:
             raise CheckFailed(f"{counted(len(bad), 'finding is', 'findings are')} {' or '.join(severities)}")
 
 
-def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
+def _findings(args: argparse.Namespace) -> FindingsOfBrokers:
     """The findings on each broker; without a warehouse, those of a file under an empty name."""
     from answers.lint import FindingsOfBrokers, findings_of_brokers
     from filtering.findings import Finding, refused_findings, static_findings, worst_first
     from filtering.rocketmq_version import version_of
     from filtering.subscriptions.history import in_force_after
 
-    version = version_of(chosen.rocketmq_version)
-    file = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)
+    version = version_of(args.rocketmq_version)
+    file = options.filled_subscriptions_of("subscriptions", args.subscriptions)
     if file is None:
         from answers.facts import NO_SUBSCRIPTIONS
         from answers.lint import findings
 
-        brokers = options.brokers_of(chosen)
+        brokers = options.brokers_of(args)
         if not any(facts.in_force for facts in brokers):
-            raise UsageError(f"{chosen.warehouse} has no subscription to check: {NO_SUBSCRIPTIONS}")
+            raise UsageError(f"{args.warehouse} has no subscription to check: {NO_SUBSCRIPTIONS}")
         return findings_of_brokers(brokers, lambda facts: findings(facts, options.session, version))
     rejected = [Finding("error", "", "", "invalid-subscription", line) for line in file.rejected_lines]
     events = file.events.events
     if not any(event.subscriptions for event in events):
-        raise UsageError(f"--subscriptions: no entry of {', '.join(map(str, chosen.subscriptions))} is a subscription")
-    if chosen.warehouse is None:
+        raise UsageError(f"--subscriptions: no entry of {', '.join(map(str, args.subscriptions))} is a subscription")
+    if args.warehouse is None:
         from filtering.broker_config import BrokerConfig
         from jobs.night.inputs import read_broker_config
 
-        if chosen.broker_config is None:
+        if args.broker_config is None:
             static = static_findings(in_force_after(events, BrokerConfig(rocketmq_version=str(version))))
         else:
-            read = read_broker_config(chosen.broker_config, version)
+            read = read_broker_config(args.broker_config, version)
             for line in read.misread:
                 print(f"mqsieve: {printable(line)}", file=sys.stderr)
             config = replace(read.config, rocketmq_version=str(version))
@@ -106,7 +108,7 @@ def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
     from answers.lint import findings_of_rows
 
     return findings_of_brokers(
-        options.brokers_of(chosen),
+        options.brokers_of(args),
         lambda facts: worst_first([*rejected, *findings_of_rows(facts, in_force_after(events, facts.broker), version)]),
     )
 

@@ -41,22 +41,22 @@ def _days(text: str) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
-    if chosen.rebuild and (chosen.keep_days, chosen.keep_bodies) != (None, None):
+    args = parser().parse_args(arguments)
+    if args.rebuild and (args.keep_days, args.keep_bodies) != (None, None):
         raise UsageError("--rebuild takes no --keep-days or --keep-bodies: run maintain twice")
     from jobs.night.run import Run
     from jobs.upkeep.maintenance import maintain, rebuild_damaged
     from schemas.ledger_check import no_nights, read_runs
 
-    warehouse = options.warehouse_of(chosen.warehouse)
+    warehouse = options.warehouse_of(args.warehouse)
     if not read_runs(warehouse):
         raise no_nights(warehouse)
-    with nullcontext() if chosen.dry_run else warehouse.writing():
+    with nullcontext() if args.dry_run else warehouse.writing():
         run = Run(warehouse, "maintain", options.session)
         lines = (
-            rebuild_damaged(run, chosen.dry_run)
-            if chosen.rebuild
-            else maintain(run, chosen.broker, chosen.keep_days, chosen.keep_bodies, chosen.dry_run)
+            rebuild_damaged(run, args.dry_run)
+            if args.rebuild
+            else maintain(run, args.broker, args.keep_days, args.keep_bodies, args.dry_run)
         )
     for line in lines:
         print(printable(line))

@@ -42,17 +42,17 @@ def _batch(text: str) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from answers.pulls import pulls_of
     from answers.what_if import only_topic
     from jobs.cli.json_lines import print_json
 
-    facts = options.facts_of(chosen)
-    broker = options.broker_config_of(chosen, facts)
-    topic = chosen.topic or only_topic(facts, chosen.group)
-    found = pulls_of(facts, broker, chosen.group, topic, chosen.offset, chosen.batch, options.session)
-    for number, queue in enumerate(found):
-        if chosen.json:
+    facts = options.facts_of(args)
+    broker = options.broker_config_of(args, facts)
+    topic = args.topic or only_topic(facts, args.group)
+    totals = pulls_of(facts, broker, args.group, topic, args.offset, args.batch, options.session)
+    for number, queue in enumerate(totals):
+        if args.json:
             print_json(asdict(queue))
         else:
             if number:

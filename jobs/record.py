@@ -54,18 +54,18 @@ def _seconds(text: str) -> float:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
-    if chosen.namesrv is None and not chosen.broker:
+    args = parser().parse_args(arguments)
+    if args.namesrv is None and not args.broker:
         raise UsageError("give --namesrv with a name server, or --broker with a broker")
     from schemas.recording import Recorder, locked
 
-    credentials = options.credentials_of(chosen)
-    brokers = [address for listed in chosen.broker or () for address in listed]
+    credentials = options.credentials_of(args)
+    brokers = [address for listed in args.broker or () for address in listed]
     signal.signal(signal.SIGTERM, _stop)
-    with locked(chosen.output):
-        recorder = Recorder(chosen.output, brokers, chosen.namesrv or (), chosen.interval, credentials)
+    with locked(args.output):
+        recorder = Recorder(args.output, brokers, args.namesrv or (), args.interval, credentials)
         try:
-            _watch(recorder.look, chosen.interval)
+            _watch(recorder.look, args.interval)
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
         finally:

@@ -32,15 +32,15 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from jobs.night.replay import check_target, replay
     from schemas.ledger_check import check_folder
 
-    period = options.period_of(chosen)
-    subscriptions = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)
-    facts = options.facts_of(chosen)
+    period = options.period_of(args)
+    subscriptions = options.filled_subscriptions_of("subscriptions", args.subscriptions)
+    facts = options.facts_of(args)
     facts.check_has_messages()
-    into = options.warehouse_of(chosen.into)
+    into = options.warehouse_of(args.into)
     check_folder(into)
     with into.writing():
         check_target(into, facts.warehouse)

@@ -33,23 +33,23 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from answers.report import NoReport, reports_of_brokers
     from jobs.cli.json_lines import output_file, place_of
     from jobs.report_page.page import render_page
 
-    found = reports_of_brokers(options.brokers_of(chosen), options.session, chosen.since, chosen.compare)
-    page = render_page(found)
-    with output_file(chosen.output) as file:
+    on_brokers = reports_of_brokers(options.brokers_of(args), options.session, args.since, args.compare)
+    page = render_page(on_brokers)
+    with output_file(args.output) as file:
         file.write(page)
-    reports = [each for each in found if not isinstance(each, NoReport)]
+    reports = [each for each in on_brokers if not isinstance(each, NoReport)]
     rows = counted(sum(len(each.groups) for each in reports), "row of groups", "rows of groups")
     nights = counted(sum(len(each.nights) for each in reports), "night")
-    brokers = f"{counted(len(found), 'broker')}, " if len(found) > 1 else ""
-    for each in found:
+    brokers = f"{counted(len(on_brokers), 'broker')}, " if len(on_brokers) > 1 else ""
+    for each in on_brokers:
         if isinstance(each, NoReport):
             print(f"no report of {printable(each.broker_name)}: {printable(each.reason)}", file=sys.stderr)
-    print(f"report: {brokers}{rows}, {nights}, {len(page):,} bytes {place_of(chosen.output)}", file=sys.stderr)
+    print(f"report: {brokers}{rows}, {nights}, {len(page):,} bytes {place_of(args.output)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

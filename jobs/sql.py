@@ -23,7 +23,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from answers.audits.audit import parse_audits
     from answers.sql import answer
     from jobs.cli.json_lines import json_text, print_json
@@ -31,9 +31,9 @@ def main(arguments: list[str]) -> None:
     from schemas.errors import printable
 
     listed = parse_audits(AUDITS.read_text("utf-8"), str(AUDITS))
-    found = answer(options.warehouse_of(chosen.warehouse), chosen.query, listed, options.session)
-    rows = found.to_pylist(maps_as_pydicts="strict")
-    if chosen.json:
+    answer_rows = answer(options.warehouse_of(args.warehouse), args.query, listed, options.session)
+    rows = answer_rows.to_pylist(maps_as_pydicts="strict")
+    if args.json:
         print_json(*rows)
         return
 
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> None:
         plain = json.loads(text)
         return printable(plain if isinstance(plain, str) else text)
 
-    titles = found.column_names
+    titles = answer_rows.column_names
     print_table(titles, [[cell(row[title]) for title in titles] for row in rows], left=len(titles))
 
 

@@ -31,10 +31,10 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from filtering.subscriptions.operator_tools import is_broker_log, is_running_info
 
-    texts = {path: path.read_text(encoding="utf-8", errors="surrogateescape") for path in chosen.files}
+    texts = {path: path.read_text(encoding="utf-8", errors="surrogateescape") for path in args.files}
     kinds = {
         _print_events if is_broker_log(text) else _print_heartbeats if is_running_info(text) else _print_snapshot
         for text in texts.values()
@@ -73,11 +73,11 @@ def _print_heartbeats(texts: dict[Path, str]) -> None:
     events = []
     for path, text in texts.items():
         try:
-            found = running_info(text)
+            info = running_info(text)
         except ValueError as error:
             raise UsageError(f"{path}: {error}") from None
         client_id = path.name.removesuffix(".txt").removesuffix(".json")
-        group = found.group
+        group = info.group
         if group is None:
             raise UsageError(
                 f"{path}: which group is this? The client subscribes to no %RETRY% topic, so it broadcasts, which is "
@@ -85,7 +85,7 @@ def _print_heartbeats(texts: dict[Path, str]) -> None:
             )
         events.append(
             SubscriptionEvent(
-                found.started_at, Operation.HEARTBEAT, group, tuple(found.subscriptions), client_id=client_id
+                info.started_at, Operation.HEARTBEAT, group, tuple(info.subscriptions), client_id=client_id
             )
         )
     print_data(*map(event_line, in_order(events)))
@@ -121,14 +121,14 @@ def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
     entries = []
     for path, text in texts.items():
         try:
-            found = consumer_connection(text)
+            connection = consumer_connection(text)
         except ValueError as error:
             raise UsageError(f"{path}: {error}") from None
-        if found.is_broadcasting:
+        if connection.is_broadcasting:
             print(f"{path.stem}: not replayed: {BROADCASTING}", file=sys.stderr)
         retried = [
             each["topic"].removeprefix(RETRY_TOPIC_PREFIX)
-            for each in found.subscriptions
+            for each in connection.subscriptions
             if each["topic"].startswith(RETRY_TOPIC_PREFIX)
         ]
         if retried and path.stem not in retried:
@@ -137,14 +137,14 @@ def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
                 f"{retried[0]}: name the file {retried[0]}{path.suffix}",
                 file=sys.stderr,
             )
-        for subscription in found.subscriptions:
+        for subscription in connection.subscriptions:
             kind = "sql" if subscription["type"] == SQL92 else "tag"
             entry = {"group": path.stem, "topic": subscription["topic"], kind: subscription["expression"]}
             if subscription.get("class_filter_mode"):
                 entry["class_filter_mode"] = "true"
-            if found.consume_from is not ConsumeFrom.LAST:
-                entry["consume_from"] = found.consume_from.value
-            if found.is_broadcasting:
+            if connection.consume_from is not ConsumeFrom.LAST:
+                entry["consume_from"] = connection.consume_from.value
+            if connection.is_broadcasting:
                 entry["message_model"] = "broadcasting"
             entries.append(entry)
     return entries

@@ -30,54 +30,57 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     from answers.verify import check_store, verify
     from jobs.cli.json_lines import print_json
     from schemas.storage import Storage
 
-    store = Storage.at(chosen.store)
+    store = Storage.at(args.store)
     check_store(store)
-    facts = options.facts_of(chosen)
-    found = verify(facts, store, options.broker_config_of(chosen, facts) if chosen.broker_config else None)
-    if chosen.json:
-        print_json(_json_object(found))
+    facts = options.facts_of(args)
+    verification = verify(facts, store, options.broker_config_of(args, facts) if args.broker_config else None)
+    if args.json:
+        print_json(_json_object(verification))
     else:
-        _print(found)
-    if found.differences:
-        hidden = len(found.differences) > SHOWN and not chosen.json
+        _print(verification)
+    if verification.differences:
+        hidden = len(verification.differences) > SHOWN and not args.json
         first = f", the first {SHOWN} above" if hidden else ""
-        raise CheckFailed(f"{counted(len(found.differences), 'difference')}{first}")
+        raise CheckFailed(f"{counted(len(verification.differences), 'difference')}{first}")
 
 
-def _print(found: Verification) -> None:
-    if not found.knows_bit_maps:
+def _print(verification: Verification) -> None:
+    if not verification.knows_bit_maps:
         print(
             "cannot judge the filter bit maps: the history is incomplete, since the first subscriptions came from a "
             "snapshot and not from events"
         )
-    if found.newer:
-        newer = counted(found.newer, "entry", "entries")
+    if verification.newer:
+        newer = counted(verification.newer, "entry", "entries")
         print(
             f"cannot judge {newer} of messages that are not in the warehouse: run nightly on this store first; if it "
             "has read the store, the messages are not in the store's log"
         )
-    if found.database and not found.differences and not found.newer:
-        print(f"identical: every entry in the database {found.database} agrees with the warehouse; it has no bit maps")
-    elif not found.differences and found.knows_bit_maps and not found.newer:
+    if verification.database and not verification.differences and not verification.newer:
+        print(
+            f"identical: every entry in the database {verification.database} agrees with the warehouse; "
+            "it has no bit maps"
+        )
+    elif not verification.differences and verification.knows_bit_maps and not verification.newer:
         print("identical: every consume queue and extension file agrees with the warehouse, byte for byte")
-    elif not found.differences:
+    elif not verification.differences:
         print("no difference in what could be judged")
-    for (topic, queue_id), difference in found.differences[:SHOWN]:
+    for (topic, queue_id), difference in verification.differences[:SHOWN]:
         entry = "" if difference.queue_offset is None else f", entry {difference.queue_offset}"
         print(f"{printable(topic)}/{queue_id}: {difference.file}{entry}: {difference.reason}")
 
 
-def _json_object(found: Verification) -> dict[str, Any]:
+def _json_object(verification: Verification) -> dict[str, Any]:
     differences = [
         {"topic": topic, "queue_id": queue_id} | asdict(difference)
-        for (topic, queue_id), difference in found.differences
+        for (topic, queue_id), difference in verification.differences
     ]
-    return asdict(found) | {"differences": differences}
+    return asdict(verification) | {"differences": differences}
 
 
 if __name__ == "__main__":

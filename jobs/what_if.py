@@ -74,30 +74,30 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    chosen = parser().parse_args(arguments)
-    _check(chosen)
-    period = options.period_of(chosen)
+    args = parser().parse_args(arguments)
+    _check(args)
+    period = options.period_of(args)
     from answers.what_if import what_if_on_brokers
     from jobs.cli.json_lines import print_json_of_brokers
     from jobs.cli.what_if_text import NOTHING_COMPARED, json_object, print_changes
 
-    expectations = _expectations(chosen)
-    brokers = options.brokers_of(chosen)
-    tried = _tried(chosen, brokers, expectations)
+    expectations = _expectations(args)
+    brokers = options.brokers_of(args)
+    tried = _tried(args, brokers, expectations)
     known = {group for facts in brokers for group in facts.groups}
     known |= {row.consumer_group for each in tried for row in each.changed}
-    _check_groups(expectations, set(chosen.allow_ended or ()) - {EVERY_GROUP}, known)
+    _check_groups(expectations, set(args.allow_ended or ()) - {EVERY_GROUP}, known)
     _check_properties(expectations, tried)
-    found = what_if_on_brokers(tried, period, options.session)
+    what_ifs = what_if_on_brokers(tried, period, options.session)
     lines = _unmet(expectations, tried)
-    every_line = list(dict.fromkeys(line for of_broker in lines.values() for line in of_broker))
-    verdict = _verdict(chosen, [change for _, change in found], expectations, every_line)
-    if chosen.json:
-        by_broker = {facts.name: [change for name, change in found if name == facts.name] for facts in brokers}
+    every_line = list(dict.fromkeys(line for broker_lines in lines.values() for line in broker_lines))
+    verdict = _verdict(args, [change for _, change in what_ifs], expectations, every_line)
+    if args.json:
+        by_broker = {facts.name: [change for name, change in what_ifs if name == facts.name] for facts in brokers}
         objects = [(name, json_object(changes, lines.get(name, ()), verdict)) for name, changes in by_broker.items()]
         print_json_of_brokers(objects)
     else:
-        print_changes(found, every_line, verdict, len(brokers) > 1)
+        print_changes(what_ifs, every_line, verdict, len(brokers) > 1)
     if verdict.compares_nothing:
         print(f"mqsieve: {NOTHING_COMPARED}", file=sys.stderr)
     failed = [check for check in verdict.checks if not check.passed]
@@ -111,28 +111,28 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-def _check(chosen: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     """Raises UsageError if the options do not name a filter to try."""
-    if chosen.changes:
-        if chosen.group or chosen.topic or chosen.sql is not None or chosen.tags is not None:
+    if args.changes:
+        if args.group or args.topic or args.sql is not None or args.tags is not None:
             raise UsageError("--changes already names its groups: leave out --group, --topic, --sql and --tags")
-    elif not chosen.group:
+    elif not args.group:
         raise UsageError("what-if needs --group with --sql or --tags, or --changes FILE")
-    elif (chosen.sql is None) == (chosen.tags is None):
+    elif (args.sql is None) == (args.tags is None):
         raise UsageError("what-if needs either --sql or --tags")
-    if chosen.allow_ended and (not chosen.changes or chosen.max_lost is None):
+    if args.allow_ended and (not args.changes or args.max_lost is None):
         raise UsageError("--allow-ended is for --changes with --max-lost: nothing else is refused because it ends")
 
 
-def _expectations(chosen: argparse.Namespace) -> list[Expectation]:
+def _expectations(args: argparse.Namespace) -> list[Expectation]:
     from filtering.findings import parse_expectations
 
-    if chosen.expect is None:
+    if args.expect is None:
         return []
     try:
-        return parse_expectations(chosen.expect.read_text("utf-8", "replace"))
+        return parse_expectations(args.expect.read_text("utf-8", "replace"))
     except ValueError as error:
-        raise UsageError(f"{chosen.expect}: {error}") from None
+        raise UsageError(f"{args.expect}: {error}") from None
 
 
 def _check_groups(expectations: Sequence[Expectation], allowed: Collection[str], known: Collection[str]) -> None:
@@ -156,8 +156,8 @@ def _check_properties(expectations: Sequence[Expectation], tried: Sequence[Tried
                 known.update(named_properties(row.compiled.expression.syntax_tree))
     for each in tried if given - known else ():
         topics = {row.topic for row in (*each.changed, *each.kept)}
-        found = property_names(each.facts.warehouse, each.facts.name, dict.fromkeys(topics, given - known))
-        known.update(*(found.get(topic, ()) for topic in topics))
+        names = property_names(each.facts.warehouse, each.facts.name, dict.fromkeys(topics, given - known))
+        known.update(*(names.get(topic, ()) for topic in topics))
     for expected in expectations:
         for name in expected.properties.keys() - known:
             hint = did_you_mean(name, sorted(known))
@@ -166,15 +166,15 @@ def _check_properties(expectations: Sequence[Expectation], tried: Sequence[Tried
 
 
 def _tried(
-    chosen: argparse.Namespace, brokers: Sequence[BrokerFacts], expectations: Sequence[Expectation]
+    args: argparse.Namespace, brokers: Sequence[BrokerFacts], expectations: Sequence[Expectation]
 ) -> list[Tried]:
     """The subscriptions to try on each broker. Raises UsageError."""
     from answers.what_if import Tried, brokers_that_know, changes_of_file, only_topic, subscription_of, tried_on
     from filtering.subscription_data import SQL92, TAG
 
-    group = chosen.group
-    if chosen.changes:
-        file = options.filled_subscriptions_of("changes", chosen.changes)
+    group = args.group
+    if args.changes:
+        file = options.filled_subscriptions_of("changes", args.changes)
         assert file is not None
         if lines := file.rejected_lines:
             raise UsageError(lines[0])
@@ -182,8 +182,8 @@ def _tried(
     expected = {each.consumer_group for each in expectations if each.consumer_group is not None} - {group}
 
     def instead(facts: BrokerFacts) -> Tried:
-        text, type_ = (chosen.tags, TAG) if chosen.sql is None else (chosen.sql, SQL92)
-        row = subscription_of(facts, group, chosen.topic or only_topic(facts, group), text, type_)
+        text, type_ = (args.tags, TAG) if args.sql is None else (args.sql, SQL92)
+        row = subscription_of(facts, group, args.topic or only_topic(facts, group), text, type_)
         return Tried(facts, [row], kept=facts.in_force_of(expected))
 
     return tried_on(brokers_that_know(brokers, group), instead)
@@ -196,45 +196,45 @@ def _unmet(expectations: Sequence[Expectation], tried: Sequence[Tried]) -> dict[
 
     changed = {row.consumer_group for each in tried for row in each.changed}
     kept = {row.consumer_group for each in tried for row in each.kept}
-    of_groups = [each for each in expectations if each.consumer_group is not None]
+    group_expectations = [each for each in expectations if each.consumer_group is not None]
     lines = {}
     for each in tried:
-        of_broker = [line for row in each.changed for line in unmet(expectations, row)]
+        unmet_lines = [line for row in each.changed for line in unmet(expectations, row)]
         others = [
             row
             for row in each.kept
             if row.consumer_group not in changed and not row.topic.startswith(RETRY_TOPIC_PREFIX)
         ]
-        of_broker += [line for row in others for line in unmet(of_groups, row)]
-        lines[each.facts.name] = [*of_broker, *unmet_without_subscription(of_groups, changed | kept)]
+        unmet_lines += [line for row in others for line in unmet(group_expectations, row)]
+        lines[each.facts.name] = [*unmet_lines, *unmet_without_subscription(group_expectations, changed | kept)]
     return lines
 
 
 def _verdict(
-    chosen: argparse.Namespace, found: Sequence[WhatIf], expectations: Sequence[Expectation], unmet: Sequence[str]
+    args: argparse.Namespace, what_ifs: Sequence[WhatIf], expectations: Sequence[Expectation], unmet: Sequence[str]
 ) -> Verdict:
     """Whether the changes are within the limits that the user gave."""
     from jobs.cli.what_if_text import Check, Verdict
 
-    allowed = chosen.allow_ended or ()
+    allowed = args.allow_ended or ()
     refused = [
         change
-        for change in found
+        for change in what_ifs
         if change.ends and EVERY_GROUP not in allowed and change.new.consumer_group not in allowed
     ]
     checks = []
-    if chosen.max_lost is not None:
-        lost = sum(change.lost_by_change for change in found if not change.ends or change in refused)
-        checks.append(_limit_check("max-lost", "loses", lost, chosen.max_lost))
-        checks.append(_ended_check([change for change in found if change.ends], refused))
-    if chosen.max_gained is not None:
-        gained = sum(change.gained_by_change for change in found)
-        checks.append(_limit_check("max-gained", "gains", gained, chosen.max_gained))
+    if args.max_lost is not None:
+        lost = sum(change.lost_by_change for change in what_ifs if not change.ends or change in refused)
+        checks.append(_limit_check("max-lost", "loses", lost, args.max_lost))
+        checks.append(_ended_check([change for change in what_ifs if change.ends], refused))
+    if args.max_gained is not None:
+        gained = sum(change.gained_by_change for change in what_ifs)
+        checks.append(_limit_check("max-gained", "gains", gained, args.max_gained))
     if expectations:
         of = f"of {counted(len(expectations), 'expected message')}"
         checks.append(Check("expect", 0, len(unmet), f"{len(unmet):,} {of} not handled as expected"))
-    has_limits = chosen.max_lost is not None or chosen.max_gained is not None
-    return Verdict(checks, has_limits and bool(found) and not any(change.stored for change in found))
+    has_limits = args.max_lost is not None or args.max_gained is not None
+    return Verdict(checks, has_limits and bool(what_ifs) and not any(change.stored for change in what_ifs))
 
 
 def _limit_check(name: str, verb: str, messages: int, limit: int) -> Check:

@@ -186,7 +186,7 @@ class LedgerEntry:
 
     @property
     def delivers(self) -> bool:
-        """Whether the run told deliveries: a whole night, or its last step. The others prepare one."""
+        """Whether the run decided deliveries: a whole night, or its last step. The others prepare one."""
         return self.job not in PREPARING
 
     @property

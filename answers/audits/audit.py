@@ -135,10 +135,10 @@ def _audit(entry: object, place: str) -> Audit:
 def _threshold(text: object, place: str) -> Threshold | None:
     if text is None:
         return None
-    found = _THRESHOLD.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None:
+    match = _THRESHOLD.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
         raise UsageError(f"{place}: {text!r} is not a threshold; write '> 5' or '> 0.1%'")
-    return Threshold(float(found[1]), found[2] is not None)
+    return Threshold(float(match[1]), match[2] is not None)
 
 
 # Bad rows as a report shows them.

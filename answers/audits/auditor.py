@@ -74,13 +74,13 @@ def run_audits(scope: Scope, listed: AuditList, known: Mapping[str, int], sessio
     """
     audited_at = int(time.time() * 1000)
     with open_relations(scope, listed, session) as relations:
-        of_files = [audit for audit in listed.audits if audit.relation == FILES]
-        is_readable = not (of_files and relations.has_damaged_files)
-        counts = _count(listed.audits if is_readable else of_files, relations)
+        file_audits = [audit for audit in listed.audits if audit.relation == FILES]
+        is_readable = not (file_audits and relations.has_damaged_files)
+        counts = _count(listed.audits if is_readable else file_audits, relations)
         results = []
         for audit in listed.audits:
             if audit.name not in counts:
-                damage = of_files[0].name
+                damage = file_audits[0].name
                 results.append(AuditResult(audit, Severity.ERROR, 0, 0, audit.query, cause=damage, is_counted=False))
                 continue
             bad_rows, rows = counts[audit.name]
@@ -108,7 +108,7 @@ def _count(audits: Sequence[Audit], relations: Relations) -> dict[str, tuple[int
     by_relation: defaultdict[str, list[Audit]] = defaultdict(list)
     for audit in audits:
         by_relation[audit.relation].append(audit)
-    found = {}
+    rows_and_offenders = {}
     for relation, same_relation in by_relation.items():
         try:
             counts = _count_together(relation, same_relation, relations)
@@ -117,16 +117,16 @@ def _count(audits: Sequence[Audit], relations: Relations) -> dict[str, tuple[int
         except Exception:  # The engine raises no type of its own.
             counts = _count_one_by_one(relation, same_relation, relations)
         for audit in same_relation:
-            found[audit.name] = counts[audit.name], counts["rows"]
-    return found
+            rows_and_offenders[audit.name] = counts[audit.name], counts["rows"]
+    return rows_and_offenders
 
 
 def _count_together(relation: str, audits: Sequence[Audit], relations: Relations) -> dict[str, int]:
     counted = ", ".join(f'count(*) FILTER (WHERE {audit.condition}) AS "{audit.name}"' for audit in audits)
     query = f'SELECT count(*) AS "rows", {counted} FROM {relation}'
     counts = dict.fromkeys(["rows", *(audit.name for audit in audits)], 0)
-    for (of_part,) in (rows.to_pylist() for rows in relations.rows_by_part(query)):
-        counts = {name: count + of_part[name] for name, count in counts.items()}
+    for (row,) in (rows.to_pylist() for rows in relations.rows_by_part(query)):
+        counts = {name: count + row[name] for name, count in counts.items()}
     return counts
 
 

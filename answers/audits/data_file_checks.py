@@ -79,28 +79,28 @@ def damaged_files(
         for at in range(0, len(table_files), FILES_IN_A_TASK)
     ]
     size = sum(file.size for table_files in files.values() for file in table_files)
-    return {path: error for found in run_tasks(tasks, _damaged, size, session) for path, error in found.items()}
+    return {path: error for damage in run_tasks(tasks, _damaged, size, session) for path, error in damage.items()}
 
 
 def _damaged(check: _Check) -> dict[str, DataFileDamaged]:
-    found = {}
+    damage = {}
     for file in check.files:
         try:
             verify_file(check.table, check.storage, file)
         except DataFileDamaged as error:
-            found[file.path] = error
+            damage[file.path] = error
         except OSError as error:
-            found[file.path] = DataFileDamaged(check.storage.root, file.path, str(error).splitlines()[0])
-    return found
+            damage[file.path] = DataFileDamaged(check.storage.root, file.path, str(error).splitlines()[0])
+    return damage
 
 
 def table_columns(scope: Scope) -> pa.Table:
     """A row of TABLE_COLUMNS for each column that a table declares or has; null: it lacks the column."""
     rows = []
     for table in scope.tables:
-        declared, found = _types(table.schema), _types(scope.warehouse.log(table).schema)
-        names = dict.fromkeys([*declared, *found])
-        rows += [(table.name, name, declared.get(name), found.get(name)) for name in names]
+        declared, stored = _types(table.schema), _types(scope.warehouse.log(table).schema)
+        names = dict.fromkeys([*declared, *stored])
+        rows += [(table.name, name, declared.get(name), stored.get(name)) for name in names]
     return table_of(TABLE_COLUMNS, rows)
 
 

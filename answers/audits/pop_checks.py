@@ -95,10 +95,13 @@ def _rows_of_broker(facts: BrokerFacts, first_run: str, session: Session) -> Ite
     for judgements in _judgements(facts, pops):
         by_topic[judgements.window.topic].append(judgements)
     bits = facts.broker.bloom_filter.m
-    filters = {topic: TopicFilters(bits, (), [each.window for each in found]) for topic, found in by_topic.items()}
-    properties = {topic: of_topic.properties for topic, of_topic in filters.items()}
+    filters = {
+        topic: TopicFilters(bits, (), [each.window for each in topic_judgements])
+        for topic, topic_judgements in by_topic.items()
+    }
+    properties = {topic: topic_filters.properties for topic, topic_filters in filters.items()}
     count = partial(_count, filters=filters, judgements=dict(by_topic))
-    totals = {topic: [np.zeros(3, np.int64) for _ in found] for topic, found in by_topic.items()}
+    totals = {topic: [np.zeros(3, np.int64) for _ in topic_judgements] for topic, topic_judgements in by_topic.items()}
     first: dict[tuple[str, int], tuple[int | None, int | None]] = {}
     if not filters:
         return
@@ -107,8 +110,8 @@ def _rows_of_broker(facts: BrokerFacts, first_run: str, session: Session) -> Ite
             totals[topic][number] += counts
             if place is not None:
                 first.setdefault((topic, number), place)
-    for topic, found in by_topic.items():
-        for number, each in enumerate(found):
+    for topic, topic_judgements in by_topic.items():
+        for number, each in enumerate(topic_judgements):
             judged, returned, passed_over = totals[topic][number].tolist()
             example = first.get((topic, number), (None, None))
             key = each.window.consumer_group, topic, each.window.subscription_from
@@ -123,7 +126,7 @@ def _judgements(facts: BrokerFacts, pops: pa.Table) -> Iterator[_Judgements]:
     keys, number = group_numbers(pops, names)
     order = np.argsort(number, kind="stable")
     offsets = np.split(pops["queue_offset"].to_numpy()[order], np.cumsum(np.bincount(number, minlength=len(keys)))[:-1])
-    found: defaultdict[tuple[str, str, int], list[tuple[Array, ...]]] = defaultdict(list)
+    judged: defaultdict[tuple[str, str, int], list[tuple[Array, ...]]] = defaultdict(list)
     rows: dict[tuple[str, str, int], SubscriptionRow] = {}
     for (group, topic, queue_id, popped_at, start, record_offset, run), returned in zip(keys, offsets, strict=True):
         subscribed = group, subscribed_topic(group, topic)
@@ -133,9 +136,9 @@ def _judgements(facts: BrokerFacts, pops: pa.Table) -> Iterator[_Judgements]:
         read = np.arange(max(start, int(returned.max()) + 1 - _LONGEST_READ), int(returned.max()) + 1)
         columns = queue_id, record_offset, log_starts.get(run, 0)
         repeated = (np.full(len(read), value, np.int64) for value in columns)
-        found[group, topic, row.valid_from].append((read, np.isin(read, returned), *repeated))
+        judged[group, topic, row.valid_from].append((read, np.isin(read, returned), *repeated))
         rows[group, topic, row.valid_from] = row
-    for key, parts in found.items():
+    for key, parts in judged.items():
         read, is_returned, queue_id, record_offset, log_start = map(np.concatenate, zip(*parts, strict=True))
         row = rows[key]
         window = _window(row, key[1], facts.broker)
@@ -147,10 +150,10 @@ def _judgements(facts: BrokerFacts, pops: pa.Table) -> Iterator[_Judgements]:
 
 def _window(row: SubscriptionRow, topic: str, broker: BrokerConfig) -> PullWindow | None:
     """The filter of a pop: that of its request, without bit map. A proxy's requests may bring SQL92 to any broker."""
-    found = message_filter(replace(row, pops=True), (), broker)
-    if found is None:
+    pop_filter = message_filter(replace(row, pops=True), (), broker)
+    if pop_filter is None:
         return None
-    return PullWindow(replace(found, topic=topic, bit_pos=(), client_tags=TRUE), row.valid_from)
+    return PullWindow(replace(pop_filter, topic=topic, bit_pos=(), client_tags=TRUE), row.valid_from)
 
 
 _Counted = dict[tuple[str, int], tuple[Int64s, tuple[int, int] | None]]
@@ -160,7 +163,7 @@ def _count(
     entries: Iterator[Entries], filters: Mapping[str, TopicFilters], judgements: Mapping[str, Sequence[_Judgements]]
 ) -> _Counted:
     """By topic and number of the judgements: how many were judged, and how many are against the filter."""
-    found: _Counted = {}
+    counted: _Counted = {}
     for block in entries:
         flags = filters[block.topic].run(block).delivered.flags(len(judgements[block.topic]))
         keys = _place(block.queue_id, block.queue_offset)
@@ -178,9 +181,11 @@ def _count(
             wrong = np.flatnonzero(returned | passed_over)
             place = (int(each.queue_id[wrong[0]]), int(each.queue_offset[wrong[0]])) if len(wrong) else None
             counts = np.array([is_there.sum(), returned.sum(), passed_over.sum()], np.int64)
-            before = found.get((block.topic, number))
-            found[block.topic, number] = (counts, place) if before is None else (before[0] + counts, before[1] or place)
-    return found
+            before = counted.get((block.topic, number))
+            counted[block.topic, number] = (
+                (counts, place) if before is None else (before[0] + counts, before[1] or place)
+            )
+    return counted
 
 
 def _place(queue_id: Array, queue_offset: Int64s) -> Int64s:

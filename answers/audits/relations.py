@@ -103,11 +103,11 @@ class _Area:
 
     def mask(self, messages: _Messages) -> Mask:
         """The messages of a block that it covers."""
-        found: Mask = is_of_night(self.kind, self.night, messages.night)
+        is_inside: Mask = is_of_night(self.kind, self.night, messages.night)
         for queue_id, part in messages.queues:
             places = messages.queue_offset[part], messages.commitlog_offset[part], messages.stored_at[part]
-            found[part] &= self.window.covers(queue_id, *places)
-        return found
+            is_inside[part] &= self.window.covers(queue_id, *places)
+        return is_inside
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,17 +192,17 @@ class _Checks:
             twice_of: dict[tuple[tuple[_Area, ...], ...], int] = {}
             for recipient in match["recipients"].as_py():
                 key = recipient["consumer_group"], topic
-                of_run = tuple(
+                run_checks = tuple(
                     window.area
                     for window in self._windows.get(key, ())
                     if window.area.run == run
                     and window.subscription_from == recipient["subscription_from"]
                     and window.available_at == recipient["available_at"]
                 )
-                if of_run not in outside_of:
-                    if of_run not in inside:
-                        inside[of_run] = _any([_mask(area, messages, covered) for area in of_run], count)
-                    outside_of[of_run] = int(np.count_nonzero(~inside[of_run][positions]))
+                if run_checks not in outside_of:
+                    if run_checks not in inside:
+                        inside[run_checks] = _any([_mask(area, messages, covered) for area in run_checks], count)
+                    outside_of[run_checks] = int(np.count_nonzero(~inside[run_checks][positions]))
                 epochs = self._epochs(key)
                 if epochs not in twice_of:
                     if epochs not in twice:
@@ -213,36 +213,36 @@ class _Checks:
                     twice_of[epochs] = int(np.count_nonzero(twice[epochs][positions]))
                 counts = self.counts[run, *key]
                 counts["messages"] += len(positions)
-                counts["outside"] += outside_of[of_run]
+                counts["outside"] += outside_of[run_checks]
                 counts["twice"] += twice_of[epochs]
 
     def _epochs(self, key: GroupTopic) -> tuple[tuple[_Area, ...], ...]:
         """The windows of a group that must not cover a message twice, divided by the runs in which it went back."""
         back = self._went_back.get(key, [])
-        found: defaultdict[int, list[_Area]] = defaultdict(list)
+        areas_from: defaultdict[int, list[_Area]] = defaultdict(list)
         for window in self._windows.get(key, ()):
             if window.area.kind is not WindowKind.LATE and window.area.run not in back:
-                found[bisect_right(back, window.area.run)].append(window.area)
-        return tuple(tuple(areas) for areas in found.values())
+                areas_from[bisect_right(back, window.area.run)].append(window.area)
+        return tuple(tuple(areas) for areas in areas_from.values())
 
 
 def _went_back(facts: BrokerFacts) -> defaultdict[GroupTopic, list[str]]:
     """By group and topic, the runs in which offsets up to which deliveries are decided became less, or were reset."""
     rows = facts.rows(CONSUMER_OFFSETS, ["run", "consumer_group", "topic", "queue_id", "told_to"])
     last: dict[tuple[str, str, int], int] = {}
-    found: defaultdict[GroupTopic, list[str]] = defaultdict(list)
+    runs: defaultdict[GroupTopic, list[str]] = defaultdict(list)
     for row in sorted_by(rows, "run").to_pylist():
         queue = row["consumer_group"], row["topic"], row["queue_id"]
         if row["told_to"] is not None:
             if row["told_to"] < last.get(queue, 0):
-                found[queue[:2]].append(row["run"])
+                runs[queue[:2]].append(row["run"])
             last[queue] = row["told_to"]
     for (group, topic, _), resets in facts.resets.items():
         for at, _ in resets:
             run = next((night.run for night in facts.nights if at <= (night.as_of or 0)), None)
             if run is not None:
-                found[group, topic].append(run)
-    return found
+                runs[group, topic].append(run)
+    return runs
 
 
 def _mask(area: _Area, messages: _Messages, known: dict[_Area, Mask]) -> Mask:
@@ -252,8 +252,8 @@ def _mask(area: _Area, messages: _Messages, known: dict[_Area, Mask]) -> Mask:
 
 
 def _any(masks: Iterable[Mask], count: int) -> Mask:
-    found: Mask = np.logical_or.reduce([np.zeros(count, np.bool_), *masks])
-    return found
+    mask: Mask = np.logical_or.reduce([np.zeros(count, np.bool_), *masks])
+    return mask
 
 
 def _several(masks: Sequence[Mask], count: int) -> Mask:
@@ -450,8 +450,8 @@ def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
     for facts in scope.facts:
         windows_of = _windows(facts.history, facts.broker, since)
         filters = {topic: _with_and_without_bit_maps(windows, facts.broker) for topic, windows in windows_of.items()}
-        properties = {topic: of_topic.properties for topic, of_topic in filters.items()}
-        passed = {topic: np.zeros(of_topic.window_count, np.int64) for topic, of_topic in filters.items()}
+        properties = {topic: topic_filters.properties for topic, topic_filters in filters.items()}
+        passed = {topic: np.zeros(topic_filters.window_count, np.int64) for topic, topic_filters in filters.items()}
         stored = since, FOREVER
         count = partial(_passed, filters=filters)
         for part in scan_entries(scope.warehouse, facts.name, properties, count, session, stored):
@@ -459,8 +459,8 @@ def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
                 passed[topic] += more
         for topic, windows in windows_of.items():
             for window, held, matching in zip(windows, *passed[topic].reshape(2, -1).tolist(), strict=True):
-                of_window = window.consumer_group, topic, window.subscription_from
-                rows.append((facts.name, *of_window, matching, matching - held))
+                window_key = window.consumer_group, topic, window.subscription_from
+                rows.append((facts.name, *window_key, matching, matching - held))
     return table_of(BIT_MAP_CHECKS, rows)
 
 
@@ -469,13 +469,13 @@ def _windows(history: Sequence[SubscriptionRow], broker: BrokerConfig, since: in
     # With filterSupportRetry, stage 2 reads the expression of a retried message's original topic. The bits in the retry
     # topic are those of the expression there (CommitLogDispatcherCalcBitMap).
     broker = replace(broker, filter_support_retry=False)
-    found: defaultdict[str, list[PullWindow]] = defaultdict(list)
+    windows: defaultdict[str, list[PullWindow]] = defaultdict(list)
     for row in history:
         valid_to = FOREVER if row.valid_to is None else row.valid_to
         decides = message_filter(row, (), broker) if valid_to > since else None
         if decides is not None and decides.bit_pos:
-            found[row.topic].append(PullWindow(decides, row.valid_from, max(row.valid_from, since), valid_to))
-    return found
+            windows[row.topic].append(PullWindow(decides, row.valid_from, max(row.valid_from, since), valid_to))
+    return windows
 
 
 def _with_and_without_bit_maps(windows: Sequence[PullWindow], broker: BrokerConfig) -> TopicFilters:
@@ -549,10 +549,10 @@ def _expected(facts: BrokerFacts) -> Rows:
 
 
 def _by_key(rows: Iterable[Mapping[str, Any]]) -> Rows:
-    found: defaultdict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
+    rows_by_key: defaultdict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
     for row in rows:
-        found[tuple(row[name] for name in _KEY)].append(tuple(row[name] for name in _COMPARED))
-    return found
+        rows_by_key[tuple(row[name] for name in _KEY)].append(tuple(row[name] for name in _COMPARED))
+    return rows_by_key
 
 
 def _difference(key: tuple[Any, ...], stored: Rows, expected: Rows) -> str | None:
@@ -562,11 +562,11 @@ def _difference(key: tuple[Any, ...], stored: Rows, expected: Rows) -> str | Non
         return "not from the events"
     if len(stored[key]) > 1:
         return "doubled"
-    (found,), (right,) = stored[key], expected[key]
-    return ", ".join(name for name, one, other in zip(_COMPARED, found, right, strict=True) if one != other) or None
+    (left,), (right,) = stored[key], expected[key]
+    return ", ".join(name for name, one, other in zip(_COMPARED, left, right, strict=True) if one != other) or None
 
 
-# Traces: what clients wrote of their own consumption, and what is told of it.
+# Traces: what clients wrote of their own consumption, and what the tables have of it.
 
 _PLACE = [
     ("broker_name", pa.string()),
@@ -585,8 +585,8 @@ PROVEN_DELIVERIES = pa.schema(
 
 def proofs_of_brokers(scope: Scope) -> list[tuple[str, Proof]]:
     """What traces prove of each broker that has some, by its name."""
-    found = ((facts.name, proof(facts, scope.first_run)) for facts in scope.facts)
-    return [(name, each) for name, each in found if each is not None]
+    proofs = ((facts.name, proof(facts, scope.first_run)) for facts in scope.facts)
+    return [(name, each) for name, each in proofs if each is not None]
 
 
 def trace_checks(proofs: Iterable[tuple[str, Proof]]) -> pa.Table:

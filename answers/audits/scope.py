@@ -77,13 +77,13 @@ class Scope:
         mended, and after a cut of the log a night makes entries of messages that an earlier night has read. So audits
         join them from this offset on, whichever nights they are of.
         """
-        found: dict[str, int] = {}
+        first_offsets: dict[str, int] = {}
         for table in (COMMITLOG, CONSUMEQUEUE):
             for file in self.new_files(table):
                 least = self._least_offset(table, file)
                 if file.broker_name is not None and least is not None:
-                    found[file.broker_name] = min(least, found.get(file.broker_name, least))
-        return {name: max(offset, self.messages_from(name)) for name, offset in found.items()}
+                    first_offsets[file.broker_name] = min(least, first_offsets.get(file.broker_name, least))
+        return {name: max(offset, self.messages_from(name)) for name, offset in first_offsets.items()}
 
     def _least_offset(self, table: Table, file: StoredFile) -> int | None:
         """The least physical offset of a file's rows of the audited nights; None if it has none."""

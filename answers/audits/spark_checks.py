@@ -63,16 +63,16 @@ def spark_checks(scope: Scope, session: Session) -> pa.Table:
         each.join(decided_by_traces, pair, "left_anti").select(each.columns)
         for each in (stored, spark_pipeline.deliveries(spark, warehouse, scope.first_run))
     )
-    of_deliveries = _differences("deliveries", computed.where(is_audited), stored.where(is_audited))
+    differing_deliveries = _differences("deliveries", computed.where(is_audited), stored.where(is_audited))
     computed = spark_pipeline.entries(spark, warehouse).where(is_audited)
     stored = warehouse.read(spark, CONSUMEQUEUE).select(computed.columns).where(is_audited)
     no_group = F.lit(None).cast("string")
-    of_entries = _differences(
+    differing_entries = _differences(
         CONSUMEQUEUE.name,
         computed.withColumn("consumer_group", no_group),
         stored.withColumn("consumer_group", no_group),
     )
-    rows = of_entries.unionByName(of_deliveries).select(SPARK_CHECKS.names)
+    rows = differing_entries.unionByName(differing_deliveries).select(SPARK_CHECKS.names)
     return rows.toArrow().cast(SPARK_CHECKS)
 
 

@@ -1,6 +1,6 @@
 """The pull windows of groups whose clients broadcast: each client reads all queues, at offsets of its own.
 
-A delivery to such a group is told once, with the time when the first of its clients could pull the message:
+A delivery to such a group is counted once, with the time when the first of its clients could pull the message:
 
 1. While a client is online, it pulls a message when it is stored.
 2. What is stored while none is online waits. A client that returns goes on where it was when it left, in a file on its
@@ -150,7 +150,7 @@ class BroadcastNight:
                     self.online.append(PullWindow(in_force, row.valid_from, start, stop, reason=ONLINE))
 
     def _come(self, pulling: Sequence[tuple[SubscriptionRow, int, int]], stays: Iterable[ClientStay]) -> None:
-        """Clients that come pull what waits for them, and was not told before."""
+        """Clients that come pull what waits for them, and was not decided before."""
         untold = list(_gaps([(begin, end) for _, begin, end in pulling]))
         pulls: list[tuple[int, int, ClientStay]] = []
         for stay in stays:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from answers.explain import VERDICTS, Explanation, FoundMessage, step_text
+from answers.explain import VERDICTS, Explanation, StoredMessage, step_text
 from filtering.explanation.decision import Outcome, Stage, leaf_values
 from filtering.explanation.trace import Part, Result
 from jobs.cli.text import print_table, short, time
@@ -62,8 +62,8 @@ def print_explanation(explanation: Explanation, full: bool, broker: str | None =
 
 def print_every_group(
     explanations: Sequence[Explanation],
-    message: FoundMessage,
-    copies: Sequence[FoundMessage],
+    message: StoredMessage,
+    copies: Sequence[StoredMessage],
     nobody: str,
     broker: str | None = None,
 ) -> None:
@@ -85,18 +85,18 @@ def print_every_group(
         _line("copies", ", ".join(copy.place for copy in copies))
 
 
-def print_choices(messages: Sequence[tuple[str | None, FoundMessage]], group: str | None) -> None:
+def print_choices(messages: Sequence[tuple[str | None, StoredMessage]], group: str | None) -> None:
     """Lists messages with the options that choose each: its broker is one unless it is None."""
     print(f"{len(messages):,} messages match; choose one:")
     for broker, message in messages:
-        of_queue = {"topic": message.topic, "queue": str(message.queue_id), "offset": str(message.queue_offset)}
-        named = {"message": message.msg_id} if message.msg_id is not None else of_queue
-        chosen = named | {"group": group, "broker": broker}
-        options = " ".join(option(name, value) for name, value in chosen.items() if value is not None)
+        place = {"topic": message.topic, "queue": str(message.queue_id), "offset": str(message.queue_offset)}
+        named = {"message": message.msg_id} if message.msg_id is not None else place
+        words = named | {"group": group, "broker": broker}
+        options = " ".join(option(name, value) for name, value in words.items() if value is not None)
         print(f"  {options}  {printable(message.place)}, {time(message.store_timestamp)} UTC")
 
 
-def _place(message: FoundMessage, broker: str | None) -> str:
+def _place(message: StoredMessage, broker: str | None) -> str:
     return printable(message.place if broker is None else f"{message.place} on {broker}")
 
 

@@ -26,13 +26,13 @@ def json_object(findings: Sequence[Finding]) -> dict[str, Any]:
     return {"findings": [asdict(finding) for finding in findings]}
 
 
-def print_findings(found: FindingsOfBrokers) -> None:
+def print_findings(on_brokers: FindingsOfBrokers) -> None:
     """Prints the findings and their number. A finding that not all brokers have names those that have it."""
-    findings = found.all
+    findings = on_brokers.all
     width = max((len(_whose(finding)) for finding in findings), default=0)
     for finding in findings:
         mark, color = _MARKS[finding.severity]
-        brokers = found.only_on(finding)
+        brokers = on_brokers.only_on(finding)
         where = f" ({listed(brokers, BROKERS_NAMED)})" if brokers else ""
         first, *more = _lines(printable(finding.text + where), width + 4)
         print(f"{_colored(mark, color)} {_whose(finding):<{width}}  {first}")
@@ -41,8 +41,8 @@ def print_findings(found: FindingsOfBrokers) -> None:
     counts = Counter(finding.severity for finding in findings)
     by_severity = ", ".join(f"{counts[severity]:,} {severity}" for severity in SEVERITIES if counts[severity])
     print(f"{counted(len(findings), 'finding')}: {by_severity}" if findings else "no findings")
-    if findings and len(found.by_broker) > 1:
-        print(f"a finding that names no broker is on all {len(found.by_broker):,} of them")
+    if findings and len(on_brokers.by_broker) > 1:
+        print(f"a finding that names no broker is on all {len(on_brokers.by_broker):,} of them")
 
 
 def _whose(finding: Finding) -> str:

@@ -77,7 +77,7 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
 
 def run_steps(job: str, steps: frozenset[Step], parser: Parser, arguments: list[str]) -> None:
     """Runs a job that runs some steps of a night. An error in its command line appears before slow imports."""
-    chosen = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     from jobs.cli.night_job import run_job
 
-    run_job(job, steps, chosen)
+    run_job(job, steps, args)

@@ -243,7 +243,7 @@ def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:
 
 def filled_subscriptions_of(option: str, paths: list[Path] | None) -> SubscriptionFile | None:
     """As :func:`subscriptions_of`, but raises UsageError if there is no subscription in the files of an option, too."""
-    found = subscriptions_of(paths)
-    if found is not None and not found.events.events:
+    file = subscriptions_of(paths)
+    if file is not None and not file.events.events:
         raise UsageError(f"--{option}: there is no subscription in {', '.join(map(str, paths or ()))}")
-    return found
+    return file

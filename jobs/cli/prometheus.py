@@ -63,10 +63,10 @@ def night_metrics(run: Run, nights: Iterable[SummarizedNight]) -> Iterator[str]:
     values = {broker: _values(run, night) for broker, night in last.items()}
     for name, meaning in NIGHT.items():
         yield from _gauge(name, meaning, [({"broker": broker}, each[name]) for broker, each in values.items()])
-    found = {broker: Counter(problem.code for problem in each.summary.attention) for broker, each in last.items()}
+    problems = {broker: Counter(problem.code for problem in each.summary.attention) for broker, each in last.items()}
     samples = [
         ({"broker": broker, "condition": code, "severity": severity}, counts[code])
-        for broker, counts in found.items()
+        for broker, counts in problems.items()
         for code, (severity, _) in CONDITIONS.items()
     ]
     yield from _gauge(ATTENTION, "Conditions that need attention (docs/OPERATIONS.md).", samples)

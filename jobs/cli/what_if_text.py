@@ -111,25 +111,25 @@ class Verdict:
 
 
 def print_changes(
-    found: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], verdict: Verdict, of_several_brokers: bool
+    what_ifs: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], verdict: Verdict, names_brokers: bool
 ) -> None:
     """Prints a section for each broker, group and topic: Markdown, or plain text on a terminal."""
     markup = Markup.of_stdout()
-    changes = [change for _, change in found]
-    if not found:
+    changes = [change for _, change in what_ifs]
+    if not what_ifs:
         print("no subscription differs from what is in force")
-    if len(found) > 1:
+    if len(what_ifs) > 1:
         ended = len({change.new.key for change in changes if change.ends})
         parts = [counted(len({change.new.key for change in changes}) - ended, "filter")]
         parts += [counted(ended, "ended subscription")] * bool(ended)
-        where = f" on {counted(len({broker for broker, _ in found}), 'broker')}" if of_several_brokers else ""
+        where = f" on {counted(len({broker for broker, _ in what_ifs}), 'broker')}" if names_brokers else ""
         print(markup.heading(1, f"{' and '.join(parts)}{where}: {_totals(changes)}") + "\n")
-    _print_verdict(verdict, markup, after_text=not found)
+    _print_verdict(verdict, markup, after_text=not what_ifs)
     if unmet:
         print(markup.strong("Expectations that are not met") + "\n")
         print("".join(f"- {markup.text(line)}\n" for line in unmet))
-    for broker, change in found:
-        _print_section(change, broker if of_several_brokers else None, markup)
+    for broker, change in what_ifs:
+        _print_section(change, broker if names_brokers else None, markup)
         print()
 
 
@@ -143,63 +143,63 @@ def _print_verdict(verdict: Verdict, markup: Markup, after_text: bool) -> None:
         print()
 
 
-def json_object(found: Sequence[WhatIf], unmet: Sequence[str], verdict: Verdict) -> dict[str, Any]:
+def json_object(what_ifs: Sequence[WhatIf], unmet: Sequence[str], verdict: Verdict) -> dict[str, Any]:
     """The changes as the JSON object that docs/JSON.md describes."""
-    changes = [_object(change) for change in found]
+    changes = [_object(change) for change in what_ifs]
     totals: dict[str, Any] = {name: sum(change[name] for change in changes) for name in ("gained", "lost", "kept")}
     checks = [asdict(check) | {"passed": check.passed} for check in verdict.checks]
-    of_verdict = {"passed": verdict.passed, "compares_nothing": verdict.compares_nothing, "checks": checks}
-    return {"verdict": of_verdict} | totals | {"changes": changes, "unmet": list(unmet)}
+    verdict_object = {"passed": verdict.passed, "compares_nothing": verdict.compares_nothing, "checks": checks}
+    return {"verdict": verdict_object} | totals | {"changes": changes, "unmet": list(unmet)}
 
 
-def _totals(found: Iterable[WhatIf]) -> str:
-    counts = [(len(change.gained), len(change.lost), change.kept) for change in found]
+def _totals(what_ifs: Iterable[WhatIf]) -> str:
+    counts = [(len(change.gained), len(change.lost), change.kept) for change in what_ifs]
     gained, lost, kept = map(sum, zip(*counts, strict=True))
     return f"{gained:,} gained, {lost:,} lost, {kept:,} kept"
 
 
-def _print_section(found: WhatIf, broker: str | None, markup: Markup) -> None:
-    group, topic = markup.text(found.new.consumer_group), markup.text(found.new.topic)
+def _print_section(change: WhatIf, broker: str | None, markup: Markup) -> None:
+    group, topic = markup.text(change.new.consumer_group), markup.text(change.new.topic)
     where = "" if broker is None else f", {markup.text(broker)}"
-    print(markup.heading(2, f"{group} on {topic}{where}: {_totals([found])}") + "\n")
-    for line in _facts(found, markup):
+    print(markup.heading(2, f"{group} on {topic}{where}: {_totals([change])}") + "\n")
+    for line in _facts(change, markup):
         print(f"- {line}")
-    for kind, side in (("Gained", found.gained), ("Lost", found.lost)):
+    for kind, side in (("Gained", change.gained), ("Lost", change.lost)):
         if len(side):
-            _print_side(kind, side, _names(found), markup)
-    if found.by_queue:
-        _print_by_queue(found, markup)
+            _print_side(kind, side, _names(change), markup)
+    if change.by_queue:
+        _print_by_queue(change, markup)
 
 
-def _facts(found: WhatIf, markup: Markup) -> Iterator[str]:
-    yield f"in force: {_filter(found.old, markup)}"
-    yield "instead: no subscription: the file ends it" if found.ends else f"instead: {_filter(found.new, markup)}"
-    yield from _period(found, markup)
-    if found.is_popping:
+def _facts(change: WhatIf, markup: Markup) -> Iterator[str]:
+    yield f"in force: {_filter(change.old, markup)}"
+    yield "instead: no subscription: the file ends it" if change.ends else f"instead: {_filter(change.new, markup)}"
+    yield from _period(change, markup)
+    if change.is_popping:
         yield NOT_KNOWN_OF_POPS
-    if found.relation is not None:
-        yield from _relation(found.relation, markup)
-    if found.against_in_force is not None and found.deliveries_differ:
-        yield from _against_in_force(found.against_in_force)
-    if found.pending:
-        matching = counted(found.pending, "pending message matches", "pending messages match")
+    if change.relation is not None:
+        yield from _relation(change.relation, markup)
+    if change.against_in_force is not None and change.deliveries_differ:
+        yield from _against_in_force(change.against_in_force)
+    if change.pending:
+        matching = counted(change.pending, "pending message matches", "pending messages match")
         yield f"{matching} the new filter; the group has not pulled them yet"
-    if found.ends:
+    if change.ends:
         return
     yield (
-        f"cost: {counted(found.scanned, 'entry', 'entries')} scanned, {found.passed_stage1:,} pass on the entry alone"
-        + (f", the expression fails on {counted(found.failed, 'message')}" if found.failed else "")
+        f"cost: {counted(change.scanned, 'entry', 'entries')} scanned, {change.passed_stage1:,} pass on the entry alone"
+        + (f", the expression fails on {counted(change.failed, 'message')}" if change.failed else "")
     )
-    for finding in found.findings:
+    for finding in change.findings:
         yield f"{finding.severity}: {markup.text(finding.text)}"
 
 
-def _period(found: WhatIf, markup: Markup) -> Iterator[str]:
-    begin, end = found.period
+def _period(change: WhatIf, markup: Markup) -> Iterator[str]:
+    begin, end = change.period
     limits = [f"from {time(begin)}"] * (begin != BEGINNING) + [f"before {time(end)}"] * (end != FOREVER)
     if limits:
-        yield f"only messages stored {' and '.join(limits)}: {found.stored:,} of {markup.text(found.new.topic)}"
-    if not found.stored:
+        yield f"only messages stored {' and '.join(limits)}: {change.stored:,} of {markup.text(change.new.topic)}"
+    if not change.stored:
         yield NOTHING_TO_COMPARE
 
 
@@ -229,9 +229,9 @@ def _relation(relation: Relation, markup: Markup) -> Iterator[str]:
         yield f"only the new one delivers {_message(relation.only_new, markup)}"
 
 
-def _names(found: WhatIf) -> list[str]:
+def _names(change: WhatIf) -> list[str]:
     """The properties that the two filters read."""
-    filters = [delivers(row) for row in (found.old, found.new) if row is not None]
+    filters = [delivers(row) for row in (change.old, change.new) if row is not None]
     nodes = postorder(predicate for predicate in filters if predicate is not None)
     return list(dict.fromkeys(name for node in nodes for name in node.properties))
 
@@ -252,15 +252,15 @@ def _print_side(kind: str, side: ChangedMessages, names: Sequence[str], markup: 
     markup.print_table(("queue/offset", "stored", "keys", "properties"), rows)
 
 
-def _print_by_queue(found: WhatIf, markup: Markup) -> None:
+def _print_by_queue(change: WhatIf, markup: Markup) -> None:
     rows = [
         (time(row.day * DAY)[:10], str(row.queue_id), f"{row.kept:,}", f"{row.gained:,}", f"{row.lost:,}")
-        for row in found.by_queue[:QUEUES_SHOWN]
+        for row in change.by_queue[:QUEUES_SHOWN]
     ]
     print()
     markup.print_table(("day", "queue", "kept", "gained", "lost"), rows)
-    if len(found.by_queue) > QUEUES_SHOWN:
-        print(f"\n… and {len(found.by_queue) - QUEUES_SHOWN:,} more rows; --json shows all")
+    if len(change.by_queue) > QUEUES_SHOWN:
+        print(f"\n… and {len(change.by_queue) - QUEUES_SHOWN:,} more rows; --json shows all")
 
 
 def _filter(row: SubscriptionRow | None, markup: Markup) -> str:
@@ -276,36 +276,36 @@ def _message(message: Message, markup: Markup) -> str:
     )
 
 
-def _object(found: WhatIf) -> dict[str, Any]:
-    relation = found.relation
+def _object(change: WhatIf) -> dict[str, Any]:
+    relation = change.relation
     return {
-        "consumer_group": found.new.consumer_group,
-        "topic": found.new.topic,
-        "old": None if found.old is None else found.old.expression,
-        "new": None if found.ends else found.new.expression,
-        "ends": found.ends,
-        "gained": len(found.gained),
-        "lost": len(found.lost),
-        "kept": found.kept,
-        "pending": found.pending,
-        "against_in_force": None if found.against_in_force is None else asdict(found.against_in_force),
-        "from": None if found.period[0] == BEGINNING else found.period[0],
-        "to": None if found.period[1] == FOREVER else found.period[1],
-        "stored": found.stored,
-        "is_popping": found.is_popping,
+        "consumer_group": change.new.consumer_group,
+        "topic": change.new.topic,
+        "old": None if change.old is None else change.old.expression,
+        "new": None if change.ends else change.new.expression,
+        "ends": change.ends,
+        "gained": len(change.gained),
+        "lost": len(change.lost),
+        "kept": change.kept,
+        "pending": change.pending,
+        "against_in_force": None if change.against_in_force is None else asdict(change.against_in_force),
+        "from": None if change.period[0] == BEGINNING else change.period[0],
+        "to": None if change.period[1] == FOREVER else change.period[1],
+        "stored": change.stored,
+        "is_popping": change.is_popping,
         "relation": None if relation is None else relation.kind.value,
         "relation_of_plain_numbers": relation is not None and relation.plain_numbers,
         "only_old": None if relation is None else relation.only_old,
         "only_new": None if relation is None else relation.only_new,
-        "cost": {"scanned": found.scanned, "passed_stage1": found.passed_stage1, "errors": found.failed},
+        "cost": {"scanned": change.scanned, "passed_stage1": change.passed_stage1, "errors": change.failed},
         "by_queue": [
             {"day": time(row.day * DAY)[:10], "queue_id": row.queue_id}
             | {"kept": row.kept, "gained": row.gained, "lost": row.lost}
-            for row in found.by_queue
+            for row in change.by_queue
         ],
-        "gained_messages": _side_object(found.gained),
-        "lost_messages": _side_object(found.lost),
-        "findings": [vars(finding) for finding in found.findings],
+        "gained_messages": _side_object(change.gained),
+        "lost_messages": _side_object(change.lost),
+        "findings": [vars(finding) for finding in change.findings],
     }  # fmt: skip
 
 

@@ -60,8 +60,8 @@ def add_consumptions(
     if len(earlier):
         earlier, rest = _joined(earlier, rest)
     consumed = _with_messages(pa.concat_tables([calls, rest]), changes, subscribed, log_start)
-    found = pa.concat_tables([earlier, consumed]).combine_chunks()
-    changes.add_rows(CONSUMPTIONS, [batch for part in split(found.to_batches(), ROWS_OF_A_GROUP) for batch in part])
+    joined = pa.concat_tables([earlier, consumed]).combine_chunks()
+    changes.add_rows(CONSUMPTIONS, [batch for part in split(joined.to_batches(), ROWS_OF_A_GROUP) for batch in part])
     for file in files:
         storage.file_system.delete_file(file.path)
 
@@ -81,11 +81,11 @@ def _once(rows: pa.Table) -> pa.Table:
 def _joined(calls: pa.Table, returns: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The calls with what their returns say, and the returns without a call. A call may have an id twice."""
     keys = [pc.binary_join_element_wise(rows["request_id"], rows["message_id"], " ") for rows in (calls, returns)]
-    of_calls, of_returns = np.split(codes(*keys), [len(calls)])
-    found = matching([of_returns], [of_calls])
-    taken = pa.array(found, mask=found == NONE)
+    call_keys, return_keys = np.split(codes(*keys), [len(calls)])
+    call_at = matching([return_keys], [call_keys])
+    taken = pa.array(call_at, mask=call_at == NONE)
     is_left = np.ones(len(returns), bool)
-    is_left[found[found != NONE]] = False
+    is_left[call_at[call_at != NONE]] = False
     ended = replaced(calls, **{name: returns[name].take(taken) for name in _OF_RETURN})
     return ended, returns.filter(pa.array(is_left))
 
@@ -104,9 +104,9 @@ def _earlier_calls(returns: pa.Table, changes: Changes) -> pa.Table:
     if not traces:
         return returns.slice(0, 0)
     where = [one_of("trace_offset", traces)]
-    found = changes.rows(CONSUMPTIONS, where=where)
+    earlier = changes.rows(CONSUMPTIONS, where=where)
     changes.delete_rows(CONSUMPTIONS, where)
-    return replaced(found, run=pa.repeat(changes.run, len(found)))
+    return replaced(earlier, run=pa.repeat(changes.run, len(earlier)))
 
 
 def _with_messages(rows: pa.Table, changes: Changes, subscribed: Collection[GroupTopic], log_start: int) -> pa.Table:
@@ -116,13 +116,13 @@ def _with_messages(rows: pa.Table, changes: Changes, subscribed: Collection[Grou
     groups = pa.DictionaryArray.from_arrays(groups.indices, pa.array(names, pa.string())).dictionary_decode()
     rows = replaced(rows, consumer_group=groups)
     tonight, in_log = [one_of("run", [changes.run])], [within("commitlog_offset", log_start)]
-    found = _matched(rows, _messages(rows["message_id"], changes, tonight), subscribed)
-    is_missing = pc.equal(found["records"], 0)
+    with_messages = _matched(rows, _messages(rows["message_id"], changes, tonight), subscribed)
+    is_missing = pc.equal(with_messages["records"], 0)
     if pc.any(is_missing).as_py():
-        missing = found.filter(is_missing)
+        missing = with_messages.filter(is_missing)
         matched = _matched(missing, _messages(missing["message_id"], changes, in_log), subscribed)
-        found = pa.concat_tables([found.filter(pc.invert(is_missing)), matched])
-    return found
+        with_messages = pa.concat_tables([with_messages.filter(pc.invert(is_missing)), matched])
+    return with_messages
 
 
 def _full_names(groups: Sequence[str], known: Collection[str]) -> list[str]:
@@ -162,11 +162,11 @@ def _stored(changes: Changes, where: Where) -> Iterator[pa.Table]:
 
 def _offset_ids(ids: pa.StringArray) -> tuple[pa.StringArray, pa.Int64Array]:
     """The ids that may be those of messages without UNIQ_KEY, and the physical offsets in them."""
-    found = ids.filter(pc.match_substring_regex(ids, _OFFSET_ID))
-    digits = pc.utf8_slice_codeunits(found, -_OFFSET_DIGITS)
+    offset_ids = ids.filter(pc.match_substring_regex(ids, _OFFSET_ID))
+    digits = pc.utf8_slice_codeunits(offset_ids, -_OFFSET_DIGITS)
     text = "".join(digits.to_pylist())
     octets = np.frombuffer(bytes.fromhex(text), ">i8")
-    return found, pa.array(octets.astype(np.int64))
+    return offset_ids, pa.array(octets.astype(np.int64))
 
 
 def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTopic]) -> pa.Table:
@@ -175,17 +175,17 @@ def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTop
     order = np.lexsort((messages["commitlog_offset"].to_numpy(), message_ids))
     lows, highs = (np.searchsorted(message_ids[order], row_ids, side) for side in ("left", "right"))
     counts = highs - lows
-    of_row = np.repeat(np.arange(len(rows)), counts)
-    pair_number = np.arange(len(of_row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    row = np.repeat(np.arange(len(rows)), counts)
+    pair_number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     message = order[np.repeat(lows, counts) + pair_number]
-    ranks = _fit(rows, messages, of_row, message, subscribed)
-    by_row = np.lexsort((pair_number, ranks, of_row))
-    of_row, message, ranks = of_row[by_row], message[by_row], ranks[by_row]
-    begins = np.searchsorted(of_row, np.arange(len(rows)))
+    ranks = _fit(rows, messages, row, message, subscribed)
+    by_row = np.lexsort((pair_number, ranks, row))
+    row, message, ranks = row[by_row], message[by_row], ranks[by_row]
+    begins = np.searchsorted(row, np.arange(len(rows)))
     least = np.append(ranks, _NEVER)[begins]
     least[counts == 0] = _NEVER
-    is_best = (ranks == least[of_row]) & (ranks < _NEVER)
-    records = np.bincount(of_row[is_best], minlength=len(rows))
+    is_best = (ranks == least[row]) & (ranks < _NEVER)
+    records = np.bincount(row[is_best], minlength=len(rows))
     turns = _turns(rows, row_ids) % np.maximum(records, 1)
     taken = pa.array(np.append(message, 0)[np.minimum(begins + turns, len(message))], mask=records == 0)
     places = {name: messages[name].take(taken) for name in _PLACE}
@@ -193,7 +193,7 @@ def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTop
 
 
 def _fit(
-    rows: pa.Table, messages: pa.Table, of_row: Int64s, message: Int64s, subscribed: Collection[GroupTopic]
+    rows: pa.Table, messages: pa.Table, row: Int64s, message: Int64s, subscribed: Collection[GroupTopic]
 ) -> Int64s:
     """How the message of each pair fits its row: _RETRY to _NEVER."""
     groups = rows["consumer_group"].combine_chunks().dictionary_encode()
@@ -208,13 +208,13 @@ def _fit(
     for group, topic in subscribed:
         if group in group_of and topic in topic_of:
             reads[group_of[group], topic_of[topic]] = True
-    group = groups.indices.fill_null(-1).to_numpy()[of_row]
+    group = groups.indices.fill_null(-1).to_numpy()[row]
     topic = topics.indices.to_numpy()[message]
-    retry_times = rows["retry_times"].fill_null(-1).to_numpy()[of_row]
+    retry_times = rows["retry_times"].fill_null(-1).to_numpy()[row]
     is_own = (owner[topic] == group) & (messages["reconsume_times"].fill_null(0).to_numpy()[message] == retry_times)
     ranks = np.where(reads[group, topic], _SUBSCRIBED, ordinary[topic])
-    found: Int64s = np.where(is_retry[topic], np.where(is_own, _RETRY, _NEVER), ranks)
-    return found
+    fit: Int64s = np.where(is_retry[topic], np.where(is_own, _RETRY, _NEVER), ranks)
+    return fit
 
 
 def _rank_of_topic(topic: str) -> int:

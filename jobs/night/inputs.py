@@ -99,9 +99,11 @@ class StoreSnapshot:
             end = segment.data_end
             if end > segment.offset:
                 walk = Walk(segment, max(segment.offset, end - LAST_BYTES), segment.end, end, synchronise=True)
-                found = [longs(piece.log, piece.at("store_timestamp")) for piece in walk if isinstance(piece, Records)]
-                if found:
-                    times = np.concatenate(found)
+                store_timestamps = [
+                    longs(piece.log, piece.at("store_timestamp")) for piece in walk if isinstance(piece, Records)
+                ]
+                if store_timestamps:
+                    times = np.concatenate(store_timestamps)
                     return int(times[times <= np.median(times) + DAY].max())
         return 0
 
@@ -354,7 +356,7 @@ class SubscriptionFile:
     def rejected_lines(self) -> list[str]:
         """The rejected entries, with their file, line and reason."""
         return [
-            f"{name}, line {entry.line}: {entry.reason}" for name, found in self.rejected.items() for entry in found
+            f"{name}, line {entry.line}: {entry.reason}" for name, entries in self.rejected.items() for entry in entries
         ]
 
 

@@ -76,28 +76,28 @@ class LogSegments:
 
     def is_missing(self, offset: int) -> bool:
         """Whether the segment with a physical offset has no data from there on, but a later segment has."""
-        found = self.at(offset)
-        return self.start <= offset < self.segments[-1].offset and (found is None or found[0].data_end <= offset)
+        place = self.at(offset)
+        return self.start <= offset < self.segments[-1].offset and (place is None or place[0].data_end <= offset)
 
     def _first_piece(self, offset: int) -> Records | Damage | None:
-        found = self.at(offset)
-        if found is None:
+        place = self.at(offset)
+        if place is None:
             return None
-        return first_piece(found[0], offset, found[1])
+        return first_piece(place[0], offset, place[1])
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes from a physical offset on; fewer at the end of a segment."""
-        found = self.at(offset)
-        if found is None:
+        place = self.at(offset)
+        if place is None:
             return b""
-        with found[0].open() as file:
-            return file.read(offset - found[0].offset, length).tobytes()
+        with place[0].open() as file:
+            return file.read(offset - place[0].offset, length).tobytes()
 
     def range(self, start: int, stop: int) -> LogRange:
         """A range of one segment, as a task that lies before the end of the log."""
-        found = self.at(start)
-        assert found is not None
-        segment, end = found
+        place = self.at(start)
+        assert place is not None
+        segment, end = place
         stop = min(stop, segment.end)
         ends_segment = stop >= segment.data_end
         return LogRange(segment, start, stop, max(end, stop), followed_by=self.after(segment) if ends_segment else None)
@@ -195,8 +195,8 @@ class LogComparison:
         record = self._log.record(row["commitlog_offset"])
         if record is None:
             return False
-        found: list[dict[str, Any]] = decode(record, _MESSAGE).to_pylist(maps_as_pydicts="strict")
-        return found == [row]
+        messages: list[dict[str, Any]] = decode(record, _MESSAGE).to_pylist(maps_as_pydicts="strict")
+        return messages == [row]
 
     def _begins_the_same(self, file: StoredFile) -> bool:
         """Whether one of the first messages of a file is in the log."""
@@ -311,9 +311,9 @@ class RecoveredParts:
         compared = 0
         for name, offset, data in self._rows_of_quarantine(in_log):
             if is_mapped_file(name):
-                found = self._log.at(offset)
-                is_missing = not data and (found is None or found[0].offset >= int(name))
-                if is_missing or (found is not None and found[0].path == name):
+                place = self._log.at(offset)
+                is_missing = not data and (place is None or place[0].offset >= int(name))
+                if is_missing or (place is not None and place[0].path == name):
                     piece = _Damage(name, offset, offset + max(1, len(data)), is_gap=not data)
                     if compared < COMPARED_DAMAGE:
                         piece.is_recovered = not piece.is_gap and self._log.read(offset, len(data)) != data
@@ -350,16 +350,16 @@ class RecoveredParts:
 
     def _first_message_after(self, offset: int) -> int:
         """The physical offset of the first stored message after another; the end of what was read without one."""
-        found = [self._end]
+        offsets = [self._end]
         for file in self._messages:
             least, greatest = file.least["commitlog_offset"], file.greatest["commitlog_offset"]
             if least > offset:
-                found.append(least)
+                offsets.append(least)
             elif greatest > offset:
                 after = [within("commitlog_offset", offset + 1)]
                 rows = self._warehouse.rows(COMMITLOG, ["commitlog_offset"], after, [file])
-                found.append(pc.min(rows["commitlog_offset"]).as_py())
-        return min(found)
+                offsets.append(pc.min(rows["commitlog_offset"]).as_py())
+        return min(offsets)
 
 
 # The plan.
@@ -482,7 +482,7 @@ def _goes_back(
     (message,) = decode(first, ["topic", "queue_id", "queue_offset"]).to_pylist()
     if message["queue_offset"] >= queue_ends.get((message["topic"], message["queue_id"]), 0):
         return False
-    firsts = {(topic, queue): offset for topic, of_topic in first_offsets.items() for queue, offset in of_topic.items()}
+    firsts = {(topic, queue): offset for topic, queues in first_offsets.items() for queue, offset in queues.items()}
     go_on = [firsts[queue] >= end for queue, end in queue_ends.items() if end > 0 and queue in firsts]
     return 2 * sum(go_on) <= len(go_on)
 

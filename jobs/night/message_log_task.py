@@ -88,8 +88,8 @@ def read_part(
     offsets = [batch.numbers("commitlog_offset") for batch in batches]
     rows = MessageLogRows(run, bodies)
     new = []
-    for batch, of_batch in zip(batches, offsets, strict=True):
-        is_known = among(of_batch, known)
+    for batch, batch_offsets in zip(batches, offsets, strict=True):
+        is_known = among(batch_offsets, known)
         new.append(rows.rows(batch.take(np.flatnonzero(~is_known)) if is_known.any() else batch))
     log, lines = (DataFileWriter(table, storages[table.name]) for table in (COMMITLOG, QUARANTINE))
     for some in split(_in_log_order(new), ROWS_OF_A_GROUP):
@@ -98,8 +98,8 @@ def read_part(
     lines.write([QUARANTINE.rows_batch(added)])
     files = {COMMITLOG.name: log.close(), QUARANTINE.name: lines.close()}
     damaged = sum(batch["body_is_damaged"].true_count for batch in new)
-    found = np.concatenate([np.zeros(0, np.int64), *offsets])
-    return PartResult(files, found, [line for line in rejected if line in quarantined], damaged)
+    queue_offsets = np.concatenate([np.zeros(0, np.int64), *offsets])
+    return PartResult(files, queue_offsets, [line for line in rejected if line in quarantined], damaged)
 
 
 def _with_positions(batches: Sequence[MessageBatch], task: PartTask) -> list[MessageBatch]:
@@ -108,11 +108,11 @@ def _with_positions(batches: Sequence[MessageBatch], task: PartTask) -> list[Mes
         return []
     topics = [batch.topics() for batch in batches]
     number_of: dict[str, int] = {}
-    of_batches = [
+    with_offsets = [
         np.array([number_of.setdefault(name, len(number_of)) for name in names], np.int64)[topic_of]
         for topic_of, names in topics
     ]
-    topic_of = np.concatenate(of_batches)
+    topic_of = np.concatenate(with_offsets)
     lines = np.concatenate([batch.lines for batch in batches])
     order = np.lexsort((lines, topic_of))
     counts = np.bincount(topic_of, minlength=len(number_of))
@@ -124,11 +124,11 @@ def _with_positions(batches: Sequence[MessageBatch], task: PartTask) -> list[Mes
         batch.with_columns(
             {
                 "queue_id": pa.array(np.zeros(len(batch), np.int32)),
-                "queue_offset": pa.array(of_batch),
+                "queue_offset": pa.array(batch_offsets),
                 "commitlog_offset": pa.array(batch.lines - task.part.first + task.end),
             }
         )
-        for batch, of_batch in zip(batches, np.split(queue_offsets, bounds), strict=True)
+        for batch, batch_offsets in zip(batches, np.split(queue_offsets, bounds), strict=True)
     ]
 
 
@@ -145,9 +145,11 @@ def _without_repeated(batches: Sequence[MessageBatch], taken: Int64s) -> tuple[l
     is_repeated |= among(all_offsets, np.unique(taken))
     kept: list[MessageBatch] = []
     rejected: list[RejectedRow] = []
-    for batch, of_batch in zip(batches, np.split(is_repeated, np.cumsum(list(map(len, offsets)))[:-1]), strict=True):
-        kept.append(batch.take(np.flatnonzero(~of_batch)) if of_batch.any() else batch)
-        for line in batch.lines[of_batch].tolist():
+    for batch, is_repeated_in_batch in zip(
+        batches, np.split(is_repeated, np.cumsum(list(map(len, offsets)))[:-1]), strict=True
+    ):
+        kept.append(batch.take(np.flatnonzero(~is_repeated_in_batch)) if is_repeated_in_batch.any() else batch)
+        for line in batch.lines[is_repeated_in_batch].tolist():
             rejected.append(RejectedRow(line, "another message has this commitlog_offset", batch.bytes_of(line)))
     return kept, rejected
 
@@ -192,9 +194,9 @@ def ingest_message_log(
     ``last``: the broker's last ledger entry. Raises CommitLogError if the log does not continue what nights have read.
     """
     changes.create_missing([COMMITLOG, QUARANTINE])
-    found = files(source)
+    parts = files(source)
     before = numbered_lines(last)
-    forms = log_forms(found, has_positions=before is None)
+    forms = log_forms(parts, has_positions=before is None)
     has_positions = all(form.has_positions for form in forms.values())
     if has_positions and before is not None:
         raise CommitLogError(
@@ -208,13 +210,13 @@ def ingest_message_log(
                 "or give all messages with a new --warehouse"
             )
         before = NumberedLines()
-    read_before = {file: before.read_of(file) for file in found} if before is not None else {}
-    log = [part for file in found for part in _new_parts(file, forms[file], read_before.get(file))]
+    read_before = {file: before.read_of(file) for file in parts} if before is not None else {}
+    log = [part for file in parts for part in _new_parts(file, forms[file], read_before.get(file))]
     stored = changes.rows(COMMITLOG, ["commitlog_offset"])
     first_lines = {file.name: read.next_line for file, read in read_before.items() if read is not None}
     quarantined = {
         line
-        for line in quarantined_lines([file.name for file in found], changes)
+        for line in quarantined_lines([file.name for file in parts], changes)
         if line.offset >= first_lines.get(line.source_file, 0)
     }
     size = sum(part.size for part in log) * _TIMES_AS_LONG

@@ -246,30 +246,30 @@ def filter_data_of_night(
 ) -> dict[str, list[FilterDataInForce]]:
     """By topic, the filter data in force after ``as_of`` (ms). The oldest one applies to older messages, too."""
     oldest = BEGINNING if as_of is None else as_of - CLOCK_SLACK
-    found: defaultdict[str, list[FilterDataInForce]] = defaultdict(list)
+    filter_data: defaultdict[str, list[FilterDataInForce]] = defaultdict(list)
     for topic, items in filter_data_in_force(history, broker).items():
         for data in items:
             if data.valid_to > oldest:
                 valid_from = BEGINNING if as_of is not None and data.valid_from <= oldest else data.valid_from
-                found[topic].append(replace(data, valid_from=valid_from))
-    return found
+                filter_data[topic].append(replace(data, valid_from=valid_from))
+    return filter_data
 
 
 def by_topic(items: Iterable[TopicItem]) -> dict[str, list[TopicItem]]:
     """The items of each topic, in order."""
-    found: defaultdict[str, list[TopicItem]] = defaultdict(list)
+    grouped: defaultdict[str, list[TopicItem]] = defaultdict(list)
     for item in items:
-        found[item.topic].append(item)
-    return dict(found)
+        grouped[item.topic].append(item)
+    return dict(grouped)
 
 
 def times_of_leaving(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64]]:
     """The times (ms) at which groups left, by topic, ascending."""
-    found: defaultdict[str, set[int]] = defaultdict(set)
+    left_at: defaultdict[str, set[int]] = defaultdict(set)
     for group in groups:
         if group.stopped_at is not None:
-            found[group.key[1]].add(group.stopped_at)
-    return {topic: np.array(sorted(times), np.int64) for topic, times in found.items()}
+            left_at[group.key[1]].add(group.stopped_at)
+    return {topic: np.array(sorted(times), np.int64) for topic, times in left_at.items()}
 
 
 def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
@@ -341,7 +341,7 @@ def find_restarts(
         for (topic, queue_id), progress in queues.items()
         if len(progress) > 1 or (progress[0].first == 0 and ends.get(topic, {}).get(queue_id, 0) > 0)
     }
-    found = {}
+    restarts = {}
     for topic in sorted(restarted):
         stored = {queue_id: end for queue_id, end in ends.get(topic, {}).items() if end > 0}
         place = physical_offsets(topic, {0, *(end - 1 for end in stored.values())})
@@ -352,20 +352,20 @@ def find_restarts(
         for (name, queue_id), progress in queues.items():
             if name == topic:
                 generations[queue_id] = _continued(generations.get(queue_id, []), progress)
-        found[topic] = _restarts(generations, log_start)
-    return found
+        restarts[topic] = _restarts(generations, log_start)
+    return restarts
 
 
 def _continued(known: Sequence[_Generation], progress: Sequence[QueueProgress]) -> list[_Generation]:
     """The generations of a queue with its new entries."""
-    found = list(known)
+    generations = list(known)
     for each in progress:
-        if found and each.first > 0:
-            old = found.pop()
-            found.append(_Generation(old.first, old.at, max(old.end, each.end), each.last))
+        if generations and each.first > 0:
+            old = generations.pop()
+            generations.append(_Generation(old.first, old.at, max(old.end, each.end), each.last))
         else:
-            found.append(_Generation(each.begin, each.begun_at, each.end, each.last))
-    return found
+            generations.append(_Generation(each.begin, each.begun_at, each.end, each.last))
+    return generations
 
 
 def _restarts(queues: Mapping[int, Sequence[_Generation]], log_start: int) -> list[QueueRestart]:
@@ -374,19 +374,19 @@ def _restarts(queues: Mapping[int, Sequence[_Generation]], log_start: int) -> li
     If the last message of an old queue is still in the log, the topic was deleted, and with it all of its queues.
     Otherwise an operator may have removed this queue alone.
     """
-    pairs = [(old, new) for of_queue in queues.values() for old, new in pairwise(of_queue)]
+    pairs = [(old, new) for queue_generations in queues.values() for old, new in pairwise(queue_generations)]
     deletions = [_Deletion(old.last, new.first, new.at) for old, new in pairs if old.last >= log_start]
     deletions.sort(key=lambda deletion: deletion.begin)
-    found = []
+    restarts = []
     for queue_id, generations in queues.items():
         for number, old in enumerate(generations):
             new = generations[number + 1] if number + 1 < len(generations) else None
             deletion = next((each for each in deletions if each.ends(old, new)), None)
             if deletion is not None:
-                found.append(QueueRestart(queue_id, deletion.begin, deletion.at, old.end))
+                restarts.append(QueueRestart(queue_id, deletion.begin, deletion.at, old.end))
             elif new is not None:
-                found.append(QueueRestart(queue_id, new.first, new.at, old.end, keeps_offsets=True))
-    return sorted(found, key=lambda restart: (restart.at, restart.commitlog_offset))
+                restarts.append(QueueRestart(queue_id, new.first, new.at, old.end, keeps_offsets=True))
+    return sorted(restarts, key=lambda restart: (restart.at, restart.commitlog_offset))
 
 
 # The pull windows of earlier nights: for late messages, and those that an older mqsieve did not store.
@@ -414,8 +414,8 @@ def late_windows(
         earlier = earlier_configs(nights[:index])
         history = subscription_history(known, night.broker, expressions, earlier)
         filters = NightFilters(history, night.broker, pop_groups)
-        of_night = filtered(rows, [one_of("run", [night.run])])
-        windows = planned_windows(of_night, filters, began)
+        night_rows = filtered(rows, [one_of("run", [night.run])])
+        windows = planned_windows(night_rows, filters, began)
         yield from _of_its_time(windows, _read_to(nights[index - 1]) if index else None, _read_to(night))
     yield from _of_its_time([*tonight.online, *tonight.backlog], _read_to(nights[-1]) if nights else None, None)
 
@@ -614,17 +614,17 @@ class Night:
 
     def _offsets_of_resets(self) -> dict[str, dict[int, int]]:
         """The offsets of resets by time: those that earlier nights found, and those of tonight."""
-        found = dict(self.state.last.resets_by_time) if self.state.last is not None else {}
+        offsets_by_event = dict(self.state.last.resets_by_time) if self.state.last is not None else {}
         by_time = {event_line(event): event for event in self.events if event.reset_to is not None}
-        new = {line: event for line, event in by_time.items() if line not in found}
+        new = {line: event for line, event in by_time.items() if line not in offsets_by_event}
         if Step.DELIVER not in self.steps or not new:
-            return found
+            return offsets_by_event
         queues = StoredQueues(self._rows_of({event.topic or "" for event in new.values()}))
         for line, event in new.items():
-            of_topic = queues.offsets_by_time(event.topic or "", event.reset_to or 0, event.at, self.offsets.log_start)
-            asked = of_topic if event.queue_id is None else {event.queue_id: of_topic.get(event.queue_id, 0)}
-            found[line] = dict(sorted(asked.items()))
-        return found
+            offsets = queues.offsets_by_time(event.topic or "", event.reset_to or 0, event.at, self.offsets.log_start)
+            asked = offsets if event.queue_id is None else {event.queue_id: offsets.get(event.queue_id, 0)}
+            offsets_by_event[line] = dict(sorted(asked.items()))
+        return offsets_by_event
 
     def _rows_of(self, topics: Collection[str]) -> pa.Table:
         """The messages of some topics, with those that the night will read, as QUEUE_COLUMNS of commitlog."""
@@ -716,7 +716,7 @@ class Night:
         }
         if self.state.nights:
             queues |= self.state.nights[-1].multi_queues
-        on_disk = {(topic, queue_id) for topic, found in self.offsets.min_offsets.items() for queue_id in found}
+        on_disk = {(topic, queue_id) for topic, queue_ids in self.offsets.min_offsets.items() for queue_id in queue_ids}
         return MultiDispatch(self.broker.version, self.offsets.in_files, queues, on_disk)
 
     def _dispatch_to_lmqs(
@@ -800,8 +800,8 @@ class Night:
 def _new_queues(plan: NightPlan, new: Part) -> dict[str, set[int]]:
     """By topic, the queues with messages that the plan did not allocate to clients with different tags."""
     known = {topic: queue_ids for (_, topic), queue_ids in plan.allocated.items()}
-    found: defaultdict[str, set[int]] = defaultdict(set)
+    new_queues: defaultdict[str, set[int]] = defaultdict(set)
     for topic, queue_id in new.result.queues:
         if queue_id not in known.get(topic, (queue_id,)):
-            found[topic].add(queue_id)
-    return dict(found)
+            new_queues[topic].add(queue_id)
+    return dict(new_queues)

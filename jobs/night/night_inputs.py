@@ -146,46 +146,46 @@ class NightInputs:
 
         ``continued``: the state to which the night adds; ``events``: its subscription events, and those of the inputs.
         """
-        found = {SOFTWARE: VERSION, VERSION_FROM: broker.version_from, HOOKS: text_of(options.hooks)}
+        inputs = {SOFTWARE: VERSION, VERSION_FROM: broker.version_from, HOOKS: text_of(options.hooks)}
         # After a cut, the ledger's entry continues an earlier one, but the subscription events stay.
         before = continued.last.inputs if continued.last is not None else {}
-        found |= {name: before[name] for name in _OF_EVENTS if name in before}
+        inputs |= {name: before[name] for name in _OF_EVENTS if name in before}
         if self.message_log is not None:
             files = message_log_files(self.message_log)
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-            found[MESSAGE_LOG] = hashlib.sha256(repr(listed).encode()).hexdigest()
+            inputs[MESSAGE_LOG] = hashlib.sha256(repr(listed).encode()).hexdigest()
         if broker.is_given:
-            found[MISREAD] = json.dumps(broker.misread)
+            inputs[MISREAD] = json.dumps(broker.misread)
         not_replayed = named = NotReplayed.from_text(before[NOT_REPLAYED]) if NOT_REPLAYED in before else NotReplayed()
         if self.snapshot is not None:
             min_offsets = self.snapshot.offsets.min_offsets
             queues = sum(map(len, min_offsets.values()))
-            found[NUMBERED_LINES] = ""
-            found[STORE_FOLDER] = self.snapshot.storage.root
-            found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
+            inputs[NUMBERED_LINES] = ""
+            inputs[STORE_FOLDER] = self.snapshot.storage.root
+            inputs |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             not_replayed = NotReplayed.in_store(self.snapshot.storage)
-            found[POP_GROUPS] = read_pop_groups(self.snapshot.storage).text
+            inputs[POP_GROUPS] = read_pop_groups(self.snapshot.storage).text
             not_replayed = not_replayed.with_broadcasting(named.broadcasting)
             at = self.snapshot.offsets.committed_at
-            found[COMMITTED_AT] = "" if at is None else str(at)
-            found[IS_ESTIMATED] = "true" if self.snapshot.offsets.is_estimated else ""
-            found[IN_DATABASE] = "" if self.snapshot.offsets.in_files else "true"
+            inputs[COMMITTED_AT] = "" if at is None else str(at)
+            inputs[IS_ESTIMATED] = "true" if self.snapshot.offsets.is_estimated else ""
+            inputs[IN_DATABASE] = "" if self.snapshot.offsets.in_files else "true"
         if self.subscriptions is not None:
             given = self.subscriptions.events
             earlier = () if given.is_snapshot else not_replayed.broadcasting
             not_replayed = not_replayed.with_broadcasting((*earlier, *given.broadcasting))
         if self.snapshot is not None or self.subscriptions is not None:
-            found[NOT_REPLAYED] = not_replayed.text
+            inputs[NOT_REPLAYED] = not_replayed.text
         if self.subscriptions is not None:
-            found[SUBSCRIPTION_FILE] = self.subscriptions.digest
+            inputs[SUBSCRIPTION_FILE] = self.subscriptions.digest
             given = self.subscriptions.events
             if given.entries:
-                found[SUBSCRIPTIONS_FROM] = STORE if self.subscriptions.is_in_store else USER
+                inputs[SUBSCRIPTIONS_FROM] = STORE if self.subscriptions.is_in_store else USER
             if not given.is_snapshot and given.events[:1] == events.events[:1]:
-                found[FIRST_SNAPSHOT] = ""
+                inputs[FIRST_SNAPSHOT] = ""
             elif given.is_snapshot and len(events.new) == len(events.events):
-                found[FIRST_SNAPSHOT] = "begins with a snapshot of subscriptions"
-        return found
+                inputs[FIRST_SNAPSHOT] = "begins with a snapshot of subscriptions"
+        return inputs
 
 
 def is_nothing_new(

@@ -151,12 +151,12 @@ class BrokerState:
 
     def restarts_since(self, before: BrokerState) -> dict[str, list[QueueRestart]]:
         """By topic, how queues began again since an earlier state: the last restart of each."""
-        found: defaultdict[str, list[QueueRestart]] = defaultdict(list)
+        restarts: defaultdict[str, list[QueueRestart]] = defaultdict(list)
         for _, topic, restart in restarts_of(self.progress):
             begin_now, begin_then = (state.offsets.begins(topic).get(restart.queue_id) for state in (self, before))
             if begin_now == restart.commitlog_offset != begin_then:
-                found[topic].append(restart)
-        return dict(found)
+                restarts[topic].append(restart)
+        return dict(restarts)
 
     def first_run_with(self, topic: str, queue_id: int, offset: int) -> str | None:
         """The first run with an entry of the present queue at or after a queue offset; None if no run has one."""
@@ -167,12 +167,12 @@ class BrokerState:
     @cached_property
     def _runs(self) -> dict[tuple[str, int], tuple[list[int], list[str]]]:
         """By queue: the end offsets of the runs' entries, and the runs."""
-        found: defaultdict[tuple[str, int], tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
+        runs_by_queue: defaultdict[tuple[str, int], tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
         for topic, queue_id, end, run in tuples(self._present_progress, "topic", "queue_id", "to_offset", "run"):
-            ends, runs = found[topic, queue_id]
+            ends, runs = runs_by_queue[topic, queue_id]
             ends.append(max(end, ends[-1] if ends else 0))  # a message log may grow in the middle
             runs.append(run)
-        return found
+        return runs_by_queue
 
 
 def read_state(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> BrokerState:
@@ -215,7 +215,7 @@ def _queues(rows: pa.Table, column: str) -> dict[str, TopicOffsets]:
     by_topic: defaultdict[str, tuple[dict[int, int], dict[int, int]]] = defaultdict(lambda: ({}, {}))
     for (topic, queue_id), end in greatest(rows, by_queue, column).items():
         by_topic[topic][0][queue_id], by_topic[topic][1][queue_id] = end, begins[topic, queue_id]
-    return {topic: TopicOffsets.empty(ends, (), of_topic) for topic, (ends, of_topic) in by_topic.items()}
+    return {topic: TopicOffsets.empty(ends, (), values) for topic, (ends, values) in by_topic.items()}
 
 
 def _rows(warehouse: Warehouse, table: Table, broker_name: str, where: Where = ()) -> pa.Table:
@@ -273,11 +273,11 @@ def without_vanished(known: Mapping[GroupTopic, Offsets], text: str) -> dict[Gro
     if listed == _ALL:
         return {}
     vanished = {(group, topic, queue_id) for topic, group, queue_id in listed}
-    found = {
+    present = {
         (group, topic): {queue_id: at for queue_id, at in queues.items() if (group, topic, queue_id) not in vanished}
         for (group, topic), queues in known.items()
     }
-    return {key: queues for key, queues in found.items() if queues}
+    return {key: queues for key, queues in present.items() if queues}
 
 
 # Earlier nights.
@@ -354,12 +354,12 @@ class PastOffsets:
 
     def _committed_up_to(self, run: str) -> dict[GroupTopic, dict[int, int]]:
         """The last committed offsets in runs up to ``run``, by group and topic, then by queue id."""
-        found: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
+        committed: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
         rows = self._committed.filter(pc.less_equal(self._committed["run"], run))
         for group, topic, queue_id, offset in tuples(rows, "consumer_group", "topic", "queue_id", "committed"):
-            found[group, topic][queue_id] = offset
+            committed[group, topic][queue_id] = offset
         present = {
-            key: {queue_id: at for queue_id, at in queues.items() if at != REMOVED} for key, queues in found.items()
+            key: {queue_id: at for queue_id, at in queues.items() if at != REMOVED} for key, queues in committed.items()
         }
         return {key: queues for key, queues in present.items() if queues}
 
@@ -386,15 +386,17 @@ class StoredQueues:
 
     def offsets_by_time(self, topic: str, to: int, at: int, log_start: int) -> dict[int, int]:
         """By queue id, the offsets that a reset at ``at`` (ms) to the time ``to`` (ms) sets, with this log."""
-        found = {}
+        offset_of_queue = {}
         for (name, queue_id), (offsets, places, times) in self._queues.items():
             count = int(np.sum(times < at)) if name == topic else 0
             if count:
                 begin = int(np.flatnonzero(offsets[:count] == 0)[-1]) if (offsets[:count] == 0).any() else 0
                 known = np.where(places[begin:count] < log_start, -1, times[begin:count])
                 place = offset_by_time(known.__getitem__, 0, len(known), to)
-                found[queue_id] = int(offsets[begin + place] if place < len(known) else offsets[count - 1] + 1)
-        return found
+                offset_of_queue[queue_id] = int(
+                    offsets[begin + place] if place < len(known) else offsets[count - 1] + 1
+                )
+        return offset_of_queue
 
     def _present(self, queue: tuple[str, int], log_end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The entries of a queue before ``log_end``, since it began again at offset 0 for the last time."""
@@ -406,13 +408,13 @@ class StoredQueues:
 
     def min_offsets(self, log_start: int, log_end: int) -> dict[str, dict[int, int]]:
         """The first queue offset by topic and queue id, while the log had the physical offsets in this range."""
-        found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        least_offsets: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for topic, queue_id in self._queues:
             offsets, at, _ = self._present((topic, queue_id), log_end)
             in_log = offsets[at >= log_start]
             if len(offsets):
-                found[topic][queue_id] = int(in_log[0]) if len(in_log) else int(offsets[-1]) + 1
-        return dict(found)
+                least_offsets[topic][queue_id] = int(in_log[0]) if len(in_log) else int(offsets[-1]) + 1
+        return dict(least_offsets)
 
     def stored_at_before(self, log_end: int) -> Callable[[str, int, int], int | None]:
         """A function from topic, queue id and queue offset to a store time (ms), for entries before ``log_end``."""

@@ -116,8 +116,8 @@ class NightPops:
         """The records of the night: of its part of the log, and those that earlier nights could not read."""
         new = self._changes.rows(POP_RECORDS, None, [within("commitlog_offset", self._begin, self._end)])
         late = [within("commitlog_offset", below=self._begin), one_of("run", [self._changes.run])]
-        found = pa.concat_tables([new, self._changes.rows(POP_RECORDS, None, late)])
-        return found.filter(pc.invert(found["is_put_again"].fill_null(False)))
+        records = pa.concat_tables([new, self._changes.rows(POP_RECORDS, None, late)])
+        return records.filter(pc.invert(records["is_put_again"].fill_null(False)))
 
     def _open_before(self, records: pa.Table) -> pa.Table:
         """The rows of earlier pops that may have been acknowledged, renewed or redelivered in this night."""
@@ -157,8 +157,8 @@ class NightPops:
     def _first_message(self, pops: pa.Table) -> int:
         """A physical offset before which no message of the pops is."""
         first = least(pops, ["topic", "queue_id"], "queue_offset").items()
-        found = (self._state.first_run_with(topic, queue_id, offset) for (topic, queue_id), offset in first)
-        run = min(filter(None, found), default=None)
+        runs = (self._state.first_run_with(topic, queue_id, offset) for (topic, queue_id), offset in first)
+        run = min(filter(None, runs), default=None)
         if run is None:
             return min([self._begin, *(part.start for part in self._recovered_ranges)])
         files = (file for file in self._changes.files(CONSUMEQUEUE) if file.greatest["run"] >= run)
@@ -175,18 +175,18 @@ class NightPops:
         keys, number = group_numbers(waiting, ["consumer_group", "topic"])
         subscribed = [(group, subscribed_topic(group, topic)) for group, topic in keys]
         number_of = {key: i for i, key in enumerate(dict.fromkeys(subscribed))}
-        of_topic = {topic: number_of[key] for key in subscribed for topic in retry_topics(*key)}
-        where = [one_of("topic", list(of_topic)), within("commitlog_offset", self._begin, self._end)]
-        retried = _in_order_of_the_log(self._changes.rows(COMMITLOG, _COPY, where) if of_topic else _NO_COPIES)
+        number_by_topic = {topic: number_of[key] for key in subscribed for topic in retry_topics(*key)}
+        where = [one_of("topic", list(number_by_topic)), within("commitlog_offset", self._begin, self._end)]
+        retried = _in_order_of_the_log(self._changes.rows(COMMITLOG, _COPY, where) if number_by_topic else _NO_COPIES)
         offsets = waiting["commitlog_offset"].to_numpy()
         where = [within("commitlog_offset", int(offsets.min()), int(offsets.max()) + 1)] if len(offsets) else []
         where.append(one_of("commitlog_offset", offsets.tolist()))
         popped = _in_order_of_the_log(self._changes.rows(COMMITLOG, _COPY, where) if len(retried) else _NO_COPIES)
         popped = popped.take(_optional(_positions(popped["commitlog_offset"].to_numpy(), offsets)))
         text = codes(retried["uniq_key"], popped["uniq_key"])
-        found = matching(
+        redelivery_at = matching(
             (
-                np.array([of_topic[topic] for topic in retried["topic"].to_pylist()], np.int64),
+                np.array([number_by_topic[topic] for topic in retried["topic"].to_pylist()], np.int64),
                 text[: len(retried)],
                 retried["reconsume_times"].to_numpy(),
             ),
@@ -196,9 +196,9 @@ class NightPops:
                 waiting["attempt"].to_numpy(),
             ),
         )
-        is_found = (found != NONE) & (text[len(retried) :] != NONE)
+        is_found = (redelivery_at != NONE) & (text[len(retried) :] != NONE)
         redelivered_as = pops["redelivered_as"].fill_null(NONE).to_numpy().copy()
-        redelivered_as[at[is_found]] = retried["commitlog_offset"].to_numpy()[found[is_found]]
+        redelivered_as[at[is_found]] = retried["commitlog_offset"].to_numpy()[redelivery_at[is_found]]
         is_open = np.array(pops["is_open"]) & (redelivered_as == NONE)
         return replaced(pops, redelivered_as=_optional(redelivered_as), is_open=pa.array(is_open))
 
@@ -223,18 +223,18 @@ class NightPops:
         self._changes.add_files(DELIVERY_BLOCKS, writer.close())
         queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
         delivered, returned, uncertain = (
-            dict(zip(queues, np.bincount(of_each, minlength=len(queues)).tolist(), strict=True))
-            for of_each in (queue[outcome == OUTCOMES.index(DELIVERED)], queue, queue[is_uncertain])
+            dict(zip(queues, np.bincount(numbers, minlength=len(queues)).tolist(), strict=True))
+            for numbers in (queue[outcome == OUTCOMES.index(DELIVERED)], queue, queue[is_uncertain])
         )
         starts = least(pops, ["consumer_group", "topic", "queue_id"], "start_offset")
         return PopCounts(delivered, returned, uncertain, starts)
 
     def _is_offline(self, pops: pa.Table) -> pa.BooleanArray:
         """Whether no client of the group was online when it popped."""
-        found = np.zeros(len(pops), bool)
+        is_offline = np.zeros(len(pops), bool)
         for own, row in self._in_force(pops):
-            found[own] = not row.is_consuming
-        return pa.array(found)
+            is_offline[own] = not row.is_consuming
+        return pa.array(is_offline)
 
     def _in_force(self, pops: pa.Table) -> Iterator[tuple[Int64s, SubscriptionRow]]:
         """The subscriptions that were in force when groups popped, each with the positions of its pops."""
@@ -264,11 +264,11 @@ class NightPops:
         for own, row in self._in_force(pops):
             subscription_from[own] = row.valid_from
             if row.tags_set:
-                of_pops = tags.take(pa.array(own))
-                is_carried = np.isin(np.array(tags_codes(of_pops)), row.code_set or ())
+                own_tags = tags.take(pa.array(own))
+                is_carried = np.isin(np.array(tags_codes(own_tags)), row.code_set or ())
                 is_uncertain[own] = ~is_carried
                 wanted = pa.array(row.tags_set, pa.string())
-                is_dropped[own] = is_carried & ~np.array(pc.is_in(of_pops, value_set=wanted))
+                is_dropped[own] = is_carried & ~np.array(pc.is_in(own_tags, value_set=wanted))
         delivered, dropped, dead = range(len(OUTCOMES))
         subscription_from[is_uncertain] = UNKNOWN_SUBSCRIPTION
         outcome = np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
@@ -381,18 +381,18 @@ def _with_messages(pops: pa.Table, messages: pa.Table, is_new: NDArray[np.bool_]
         stored = np.flatnonzero(queue[: len(messages)] == number)
         popped = np.flatnonzero((queue[len(messages) :] == number) & is_new)
         stored = stored[np.lexsort((places[stored], offsets[stored]))]
-        found = np.searchsorted(offsets[stored], wanted[popped], side="right") - 1
+        message_at = np.searchsorted(offsets[stored], wanted[popped], side="right") - 1
         if not len(stored):
             continue
-        while (is_later := (found >= 0) & (places[stored][found] > before[popped])).any():
-            found[is_later] -= 1
-        is_found = (found >= 0) & (offsets[stored][found] == wanted[popped])
-        at[popped[is_found]] = stored[found[is_found]]
-    found = _optional(at)
-    attempt = pc.add(messages["reconsume_times"].take(found), pa.scalar(1, pa.int32()))
+        while (is_later := (message_at >= 0) & (places[stored][message_at] > before[popped])).any():
+            message_at[is_later] -= 1
+        is_found = (message_at >= 0) & (offsets[stored][message_at] == wanted[popped])
+        at[popped[is_found]] = stored[message_at[is_found]]
+    message_at = _optional(at)
+    attempt = pc.add(messages["reconsume_times"].take(message_at), pa.scalar(1, pa.int32()))
     return replaced(
         pops,
-        commitlog_offset=pc.coalesce(messages["commitlog_offset"].take(found), pops["commitlog_offset"]),
+        commitlog_offset=pc.coalesce(messages["commitlog_offset"].take(message_at), pops["commitlog_offset"]),
         attempt=pc.coalesce(attempt, pops["attempt"]),
     )
 
@@ -418,5 +418,5 @@ def _positions(ascending: Int64s, wanted: Int64s) -> Int64s:
     if not len(ascending):
         return np.full(len(wanted), NONE, np.int64)
     at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
-    found: Int64s = np.where(ascending[at] == wanted, at, NONE)
-    return found
+    positions: Int64s = np.where(ascending[at] == wanted, at, NONE)
+    return positions

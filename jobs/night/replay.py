@@ -159,8 +159,8 @@ def _clients(
     registered = {(event.group, each["topic"]) for event in events[len(facts.events) :] for each in event.subscriptions}
     states = (state for state in disagreeing_states(facts.events) if state.valid_to is None)
     disagreeing = (state for state in states if state.key not in registered)
-    found = tag_disagreements(disagreeing, queue_ids, facts.last.has_queue_ids)
-    return {key: clients for key, (clients,) in found.items()}
+    client_tags = tag_disagreements(disagreeing, queue_ids, facts.last.has_queue_ids)
+    return {key: clients for key, (clients,) in client_tags.items()}
 
 
 def _windows(window: PullWindow, clients: Mapping[GroupTopic, ClientTags]) -> Iterable[PullWindow]:

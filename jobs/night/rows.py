@@ -166,18 +166,18 @@ def queue_nights(
     ``new`` and ``late``: the entries of new messages, and of those that earlier nights could not read. ``begins``: the
     physical offsets with which queues had begun again before the night. ``instants``: those of ``ends``, by topic.
     """
-    of_queues: defaultdict[tuple[str, int], list[QueueRestart]] = defaultdict(list)
-    for topic, of_topic in restarts.items():
-        for restart in of_topic:
-            of_queues[topic, restart.queue_id].append(restart)
-    found: defaultdict[str, dict[int, QueueNight]] = defaultdict(dict)
-    for queue in new.keys() | late.keys() | of_queues.keys():
+    restarts_of_queues: defaultdict[tuple[str, int], list[QueueRestart]] = defaultdict(list)
+    for topic, topic_restarts in restarts.items():
+        for restart in topic_restarts:
+            restarts_of_queues[topic, restart.queue_id].append(restart)
+    nights: defaultdict[str, dict[int, QueueNight]] = defaultdict(dict)
+    for queue in new.keys() | late.keys() | restarts_of_queues.keys():
         topic, queue_id = queue
-        own = of_queues.get(queue, ())
+        own = restarts_of_queues.get(queue, ())
         begin = own[-1].commitlog_offset if own else begins.get(topic, {}).get(queue_id, 0)
         count = len(instants.get(topic, ()))
-        found[topic][queue_id] = _queue_night([*new.get(queue, ()), *late.get(queue, ())], begin, own, count)
-    return dict(found)
+        nights[topic][queue_id] = _queue_night([*new.get(queue, ()), *late.get(queue, ())], begin, own, count)
+    return dict(nights)
 
 
 def _queue_night(
@@ -284,7 +284,7 @@ def progress_rows(
 
 
 def _begin_again(offsets: TopicOffsets, restarts: Iterable[QueueRestart]) -> None:
-    """Nothing is told of the new entries of queues yet. With their topic, the groups lost their offsets."""
+    """Nothing is decided of the new entries of queues yet. With their topic, the groups lost their offsets."""
     for restart in restarts:
         column = offsets.columns[restart.queue_id]
         told_to, committed = offsets.told_to[:, column], offsets.committed[:, column]
@@ -319,13 +319,13 @@ def _advance(
 def _note_committed(offsets: TopicOffsets, committed: Mapping[str, Offsets]) -> None:
     """Writes the committed offsets of groups to ``offsets``."""
     known = [(row, committed[group]) for group, row in offsets.groups.items() if group in committed]
-    sizes = [len(of_group) for _, of_group in known]
+    sizes = [len(group_offsets) for _, group_offsets in known]
     count = sum(sizes)
     if not count or not offsets.queue_ids:
         return
     rows = np.repeat([row for row, _ in known], sizes)
-    queue_ids = np.fromiter(chain.from_iterable(of_group for _, of_group in known), np.int64, count)
-    values = np.fromiter(chain.from_iterable(of_group.values() for _, of_group in known), np.int64, count)
+    queue_ids = np.fromiter(chain.from_iterable(group_offsets for _, group_offsets in known), np.int64, count)
+    values = np.fromiter(chain.from_iterable(group_offsets.values() for _, group_offsets in known), np.int64, count)
     ids = np.array(offsets.queue_ids, np.int64)
     columns = np.minimum(np.searchsorted(ids, queue_ids), len(ids) - 1)
     has_queue = ids[columns] == queue_ids
@@ -349,11 +349,11 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
         for queue_id, blocks in counted.uncertain.items():
             np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))
         columns = np.searchsorted(offsets.queue_ids, counted.queue_ids)
-        of_windows = {name: counted.counts[:, :, i] for i, name in enumerate(topic_filters.COUNTS)}
-        others = of_windows.pop("given_up") + of_windows["dropped_by_hook"]
-        dropped = of_windows["passed_stage2"] - of_windows["delivered"] - others
-        of_windows |= {"scanned": counted.scanned, "hash_collisions": dropped * has_same_tags[:, None]}
-        for name, numbers in of_windows.items():
+        window_counts = {name: counted.counts[:, :, i] for i, name in enumerate(topic_filters.COUNTS)}
+        others = window_counts.pop("given_up") + window_counts["dropped_by_hook"]
+        dropped = window_counts["passed_stage2"] - window_counts["delivered"] - others
+        window_counts |= {"scanned": counted.scanned, "hash_collisions": dropped * has_same_tags[:, None]}
+        for name, numbers in window_counts.items():
             np.add.at(counts[name], (window_numbers[:, None], columns), numbers)
     return counts
 
@@ -414,8 +414,8 @@ def _queue_rows(
             "began_at": None if night.restart is None else night.restart.at,
             "ended_at": None if night.restart is None else night.ended, "run": run,
         }
-        for topic, of_topic in sorted(queues.items())
-        for queue_id, night in sorted(of_topic.items())
+        for topic, nights in sorted(queues.items())
+        for queue_id, night in sorted(nights.items())
     ]  # fmt: skip
     return QUEUE_PROGRESS.rows_batch(rows)
 

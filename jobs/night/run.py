@@ -150,8 +150,8 @@ def decided(night: Night, outcome: NightOutcome) -> dict[str, str]:
     came, and which groups pop.
     """
     before = night.state.last.assumed_queues if night.state.last is not None else {}
-    found = {**before, **outcome.plan.assumed}
-    assumed = json.dumps([(*key, queues) for key, queues in sorted(found.items())])
+    inputs = {**before, **outcome.plan.assumed}
+    assumed = json.dumps([(*key, queues) for key, queues in sorted(inputs.items())])
     multi_queues = json.dumps([(*key, *astuple(queue)) for key, queue in sorted(night.multi_queues.items())])
     return {
         ASSUMED_QUEUES: assumed,
@@ -215,8 +215,8 @@ def version_remarks(broker: Broker, last_night: LedgerEntry | None) -> Iterator[
         if last_night.version_is_assumed:
             doubt = f": if it had {now} in earlier nights, too, give --rocketmq-version {now} and --redo-from 0"
         yield (
-            f"new-version: RocketMQ {now} since {time_text(since)}, {before} before. What earlier nights told stays as "
-            f"it is{doubt}"
+            f"new-version: RocketMQ {now} since {time_text(since)}, {before} before. What earlier nights decided stays "
+            f"as it is{doubt}"
         )
     if broker.shown is not None:
         yield f"other-version: RocketMQ {now} was given, but the store looks like that of {broker.shown}"

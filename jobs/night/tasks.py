@@ -177,19 +177,21 @@ def works_by_topic(
 ) -> dict[str, TopicWork]:
     """The work for each topic that has any of these, which are by topic; only ``hooks`` are by group and topic."""
     m, takes_empty = broker.bloom_filter.m, broker.version.clients_take_empty_bodies
-    found = {}
+    works = {}
     for topic in windows.keys() | uncertain_changes.keys() | filter_data.keys() | instants.keys():
-        of_topic = windows.get(topic, ())
-        filters = TopicFilters(m, filter_data.get(topic, ()), of_topic, uncertain_changes.get(topic, ()))
-        of_windows = recipients(
-            [window.consumer_group for window in of_topic],
-            [window.subscription_from for window in of_topic],
-            [window.available_at for window in of_topic],
+        topic_windows = windows.get(topic, ())
+        filters = TopicFilters(m, filter_data.get(topic, ()), topic_windows, uncertain_changes.get(topic, ()))
+        window_recipients = recipients(
+            [window.consumer_group for window in topic_windows],
+            [window.subscription_from for window in topic_windows],
+            [window.available_at for window in topic_windows],
         )
-        keys = [window.key for window in of_topic]
-        of_clients = {number: hooks[key] for number, key in enumerate(keys) if key in hooks}
-        found[topic] = TopicWork(filters, of_windows, instants.get(topic, NO_INSTANTS), of_clients, takes_empty)
-    return found
+        keys = [window.key for window in topic_windows]
+        hook_by_number = {number: hooks[key] for number, key in enumerate(keys) if key in hooks}
+        works[topic] = TopicWork(
+            filters, window_recipients, instants.get(topic, NO_INSTANTS), hook_by_number, takes_empty
+        )
+    return works
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,8 +278,8 @@ class TaskResult:
         self.add_totals(other)
         for name, files in other.files.items():
             self.files[name] += files
-        for queue, of_queue in other.queues.items():
-            for progress in of_queue:
+        for queue, queue_counts in other.queues.items():
+            for progress in queue_counts:
                 add_progress(self.queues, queue, progress)
         for topic, counts in other.counts.items():
             self.add_counts(topic, counts)
@@ -325,25 +327,25 @@ class NewEntries:
         ``delay_levels``: the broker's, in ms. The tags code of a scheduled message is its delivery time.
         """
         messages = batch.messages
-        of_topics = {
+        topic_entries = {
             topic: messages.by_queue(in_log_order)
             for topic, in_log_order in messages.rows_by_topic(batch.is_due & has_entry(messages.sys_flag))
         }
-        rows = np.concatenate([np.empty(0, np.int64), *of_topics.values()])
+        rows = np.concatenate([np.empty(0, np.int64), *topic_entries.values()])
         tags_code = np.array(tags_codes(messages.named["TAGS"].take(pa.array(rows))))
-        bounds = np.cumsum([0, *map(len, of_topics.values())]).tolist()
-        topics = list(of_topics)
-        if SCHEDULE_TOPIC in of_topics:
+        bounds = np.cumsum([0, *map(len, topic_entries.values())]).tolist()
+        topics = list(topic_entries)
+        if SCHEDULE_TOPIC in topic_entries:
             scheduled = topics.index(SCHEDULE_TOPIC)
-            codes = _scheduled_tags_codes(messages, of_topics[SCHEDULE_TOPIC], delay_levels)
+            codes = _scheduled_tags_codes(messages, topic_entries[SCHEDULE_TOPIC], delay_levels)
             tags_code[bounds[scheduled] : bounds[scheduled + 1]] = codes
         return cls(messages, rows, {name: getattr(messages, name)[rows] for name in NUMBERS}, tags_code, topics, bounds)
 
     @classmethod
     def in_lmqs(cls, part: MultiDispatched, dispatch: MultiDispatch) -> NewEntries:
         """The entries of messages in LMQs. The broker writes no unit of the extension for them."""
-        found = [place for place in part.entries(dispatch) if is_lmq(place[1])]
-        at, names, *places = zip(*found, strict=True) if found else ((), (), (), ())
+        lmq_entries = [place for place in part.entries(dispatch) if is_lmq(place[1])]
+        at, names, *places = zip(*lmq_entries, strict=True) if lmq_entries else ((), (), (), ())
         topics = sorted(set(names))
         number = {topic: i for i, topic in enumerate(topics)}
         topic_of = np.array([number[name] for name in names], np.int64)
@@ -362,19 +364,19 @@ class NewEntries:
         """The entries of each topic. ``properties``: by topic, the message properties that its filters read."""
         numbers = self.numbers
         for number, topic in enumerate(self.topics):
-            of_topic = slice(self.bounds[number], self.bounds[number + 1])
+            rows = slice(self.bounds[number], self.bounds[number + 1])
             yield Entries(
                 topic,
-                numbers["queue_id"][of_topic],
-                numbers["queue_offset"][of_topic],
-                numbers["commitlog_offset"][of_topic],
-                numbers["store_size"][of_topic],
-                self.tags_code[of_topic],
-                numbers["store_timestamp"][of_topic],
-                self.messages.properties(properties.get(topic, ()), self.rows[of_topic]),
-                None if self.have_units else pa.nulls(len(self.rows[of_topic]), pa.binary()),
-                without_body=np.flatnonzero(numbers["body_length"][of_topic] == 0),
-                reconsume_times=numbers["reconsume_times"][of_topic],
+                numbers["queue_id"][rows],
+                numbers["queue_offset"][rows],
+                numbers["commitlog_offset"][rows],
+                numbers["store_size"][rows],
+                self.tags_code[rows],
+                numbers["store_timestamp"][rows],
+                self.messages.properties(properties.get(topic, ()), self.rows[rows]),
+                None if self.have_units else pa.nulls(len(self.rows[rows]), pa.binary()),
+                without_body=np.flatnonzero(numbers["body_length"][rows] == 0),
+                reconsume_times=numbers["reconsume_times"][rows],
             )
 
     def table_rows(self, run: str, bit_maps: Sequence[pa.BinaryArray | None]) -> pa.RecordBatch:
@@ -389,10 +391,10 @@ class NewEntries:
             "store_date": store_dates(self.numbers["store_timestamp"]),
             "run": repeated(run, len(self)),
         }
-        if any(of_topic is not None for of_topic in bit_maps):
+        if any(topic_bit_maps is not None for topic_bit_maps in bit_maps):
             columns["filter_bit_map"] = pa.concat_arrays(
-                pa.nulls(size, pa.binary()) if of_topic is None else of_topic
-                for of_topic, size in zip(bit_maps, sizes.tolist(), strict=True)
+                pa.nulls(size, pa.binary()) if topic_bit_maps is None else topic_bit_maps
+                for topic_bit_maps, size in zip(bit_maps, sizes.tolist(), strict=True)
             )
         return CONSUMEQUEUE.batch(columns, len(self))
 
@@ -521,9 +523,9 @@ class NightWriter:
             if self._waiting_bytes >= BYTES_IN_A_ROW:
                 self._flush_blocks()
         uncertain = {
-            queue_id: [found]
-            for queue_id, found in zip(outcome.queue_ids.tolist(), outcome.uncertain, strict=False)
-            if found
+            queue_id: [entries_in_doubt]
+            for queue_id, entries_in_doubt in zip(outcome.queue_ids.tolist(), outcome.uncertain, strict=False)
+            if entries_in_doubt
         }
         scanned = outcome.scanned[outcome.mask_of]
         self.result.add_counts(entries.topic, TopicCounts(outcome.queue_ids, scanned, outcome.counts, uncertain))
@@ -678,15 +680,15 @@ def dispatch_to_lmqs(
     names = {name for topic_names in work.wanted.values() for name in topic_names}
     writer = NightWriter(work)
     for part in stored:
-        found = multi_dispatched(commitlog, part.message_files, part.offsets, names, broker)
-        if found is not None:
+        messages = multi_dispatched(commitlog, part.message_files, part.offsets, names, broker)
+        if messages is not None:
             entries = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps=False)
-            _, has_entry = entries.find(found.messages.commitlog_offset)
-            writer.add_entries(NewEntries.in_lmqs(found.without(has_entry), dispatch))
+            _, has_entry = entries.find(messages.messages.commitlog_offset)
+            writer.add_entries(NewEntries.in_lmqs(messages.without(has_entry), dispatch))
     for path in new:
-        found = multi_dispatched(commitlog, [path], WHOLE_LOG, names, broker)
-        if found is not None:
-            writer.add_entries(NewEntries.in_lmqs(found, dispatch))
+        messages = multi_dispatched(commitlog, [path], WHOLE_LOG, names, broker)
+        if messages is not None:
+            writer.add_entries(NewEntries.in_lmqs(messages, dispatch))
     result = writer.close()
     result.in_lmqs = sum(file.rows for file in result.files[CONSUMEQUEUE.name])
     return result

@@ -92,8 +92,8 @@ class TracedDeliveries:
         rows = rows.filter(pc.is_in(rows["consumer_group"], value_set=pa.array(sorted(groups), pa.string())))
         if not len(rows):
             return {}
-        told = self._told(pc.unique(rows["consumer_group"]).to_pylist(), self._before)
-        decided = pa.concat_tables([self._denied(rows, told), self._received(rows, told)])
+        deliveries = self._decided(pc.unique(rows["consumer_group"]).to_pylist(), self._before)
+        decided = pa.concat_tables([self._denied(rows, deliveries), self._received(rows, deliveries)])
         if len(decided):
             self._replace(decided)
             self._add(decided)
@@ -102,38 +102,41 @@ class TracedDeliveries:
     @cached_property
     def _windows(self) -> Mapping[GroupTopic, Sequence[tuple[str, PullWindow]]]:
         """The windows of tonight and of the night before, each with its run, by group and topic."""
-        found: defaultdict[GroupTopic, list[tuple[str, PullWindow]]] = defaultdict(list)
+        windows: defaultdict[GroupTopic, list[tuple[str, PullWindow]]] = defaultdict(list)
         for run, window in stored_windows(self._changes.rows(PULL_WINDOWS, where=[within("run", self._before)])):
-            found[window.key].append((run, window))
-        return found
+            windows[window.key].append((run, window))
+        return windows
 
     @cached_property
     def _open_keys(self) -> Collection[GroupTopic]:
         return {key for key, windows in self._windows.items() if any(_is_open(window) for _, window in windows)}
 
-    def _told(self, groups: Sequence[str], first_run: str) -> pa.Table:
+    def _decided(self, groups: Sequence[str], first_run: str) -> pa.Table:
         blocks = self._changes.rows(DELIVERY_BLOCKS, where=[within("run", first_run)])
         return pairs(blocks, groups, _TOLD)
 
-    def _denied(self, rows: pa.Table, told: pa.Table) -> pa.Table:
+    def _denied(self, rows: pa.Table, deliveries: pa.Table) -> pa.Table:
         """The deliveries that were uncertain, and that complete traces deny, as PAIRS."""
-        is_denied_before = pc.equal(told["outcome"], DENIED)
-        denied_before, told = told.filter(is_denied_before), told.filter(pc.equal(told["outcome"], DELIVERED))
-        traces, of_told = compared(rows, told, self._as_of)
+        is_denied_before = pc.equal(deliveries["outcome"], DENIED)
+        denied_before, deliveries = (
+            deliveries.filter(is_denied_before),
+            deliveries.filter(pc.equal(deliveries["outcome"], DELIVERED)),
+        )
+        traces, compared_deliveries = compared(rows, deliveries, self._as_of)
         storage, files = self._changes.warehouse.log(COMMITLOG).storage, self._changes.files(COMMITLOG)
-        offsets = told["commitlog_offset"].to_numpy()
-        is_denied = denied(of_told, traces, self._as_of, lambda at: traceable(storage, files, offsets[at]))
-        told_keys, known = keys(told, denied_before)
-        found = told.filter(pa.array(is_denied & ~np.isin(told_keys, known)))
-        found = found.filter(pa.array(self._covered(found).is_open))
-        is_tonight = np.array(pc.equal(found["run"], self._changes.run), np.int64)
-        self._count(found, delivered=-is_tonight, passed_stage1=-is_tonight, passed_stage2=-is_tonight)
-        run, source = (pa.repeat(text, len(found)) for text in (self._changes.run, TRACED))
-        return replaced(found, outcome=pa.repeat(DENIED, len(found)), run=run, source=source)
+        offsets = deliveries["commitlog_offset"].to_numpy()
+        is_denied = denied(compared_deliveries, traces, self._as_of, lambda at: traceable(storage, files, offsets[at]))
+        told_keys, known = keys(deliveries, denied_before)
+        newly_denied = deliveries.filter(pa.array(is_denied & ~np.isin(told_keys, known)))
+        newly_denied = newly_denied.filter(pa.array(self._covered(newly_denied).is_open))
+        is_tonight = np.array(pc.equal(newly_denied["run"], self._changes.run), np.int64)
+        self._count(newly_denied, delivered=-is_tonight, passed_stage1=-is_tonight, passed_stage2=-is_tonight)
+        run, source = (pa.repeat(text, len(newly_denied)) for text in (self._changes.run, TRACED))
+        return replaced(newly_denied, outcome=pa.repeat(DENIED, len(newly_denied)), run=run, source=source)
 
-    def _received(self, rows: pa.Table, told: pa.Table) -> pa.Table:
-        """What clients traced more often than it is told, as PAIRS: open messages, and those received again."""
-        told_keys, keys_of_rows = keys(told.filter(pc.equal(told["outcome"], DELIVERED)), rows)
+    def _received(self, rows: pa.Table, deliveries: pa.Table) -> pa.Table:
+        """What clients traced more often than it was delivered, as PAIRS: open messages, and those received again."""
+        told_keys, keys_of_rows = keys(deliveries.filter(pc.equal(deliveries["outcome"], DELIVERED)), rows)
         is_candidate = ~np.isin(keys_of_rows, told_keys) | _is_repeated(rows)
         candidates = rows.filter(pa.array(np.array(pc.equal(rows["records"], 1)) & is_candidate))
         if not len(candidates):
@@ -142,18 +145,20 @@ class TracedDeliveries:
         groups = pc.unique(candidates["consumer_group"]).to_pylist()
         where = [offsets, one_of("consumer_group", groups), within("trace_offset", below=self._end)]
         traced = _of_one_try(self._changes.rows(CONSUMPTIONS, TRACE_COLUMNS, where))
-        told = self._told(groups, "")
-        told = sorted_by(told.filter(offsets.mask(told)), "available_at")
-        is_dropped = pc.and_(pc.equal(told["outcome"], DROPPED_BY_CLIENT), pc.equal(told["run"], self._changes.run))
-        masks = pc.equal(told["outcome"], DELIVERED), pc.equal(told["source"], RECORDED), is_dropped
-        key, told_key, *others = keys(traced, told, *(told.filter(mask) for mask in masks))
+        deliveries = self._decided(groups, "")
+        deliveries = sorted_by(deliveries.filter(offsets.mask(deliveries)), "available_at")
+        is_dropped = pc.and_(
+            pc.equal(deliveries["outcome"], DROPPED_BY_CLIENT), pc.equal(deliveries["run"], self._changes.run)
+        )
+        masks = pc.equal(deliveries["outcome"], DELIVERED), pc.equal(deliveries["source"], RECORDED), is_dropped
+        key, told_key, *others = keys(traced, deliveries, *(deliveries.filter(mask) for mask in masks))
         delivered, recorded, dropped = others
         times_told = np.bincount(delivered, minlength=key.max(initial=0) + 1)[key]
         covered = self._covered(traced)
         is_new = nth(key) >= times_told
         is_new &= np.where(times_told > 0, ~np.isin(key, recorded), covered.is_open & covered.is_filtered)
         last_told = np.full(max(key.max(initial=0), told_key.max(initial=0)) + 1, 0)
-        last_told[told_key] = told["subscription_from"].to_numpy()
+        last_told[told_key] = deliveries["subscription_from"].to_numpy()
         subscription_from = np.where(covered.is_filtered, covered.subscription_from, last_told[key])
         was_dropped = np.isin(key, dropped) & (times_told == 0)
         is_first = covered.is_tonight & (times_told == 0)
@@ -184,7 +189,7 @@ class TracedDeliveries:
     def _covered(self, rows: pa.Table) -> _Covered:
         """What the windows of tonight and of the night before say of some groups and messages."""
         nothing = np.zeros(len(rows), bool)
-        found = _Covered(nothing, nothing.copy(), nothing.copy(), np.zeros(len(rows), np.int64))
+        covered = _Covered(nothing, nothing.copy(), nothing.copy(), np.zeros(len(rows), np.int64))
         offsets = rows["commitlog_offset"].to_numpy()
         stored = self._stored_at(offsets)
         queue_offset = rows["queue_offset"].to_numpy()
@@ -193,12 +198,12 @@ class TracedDeliveries:
             own = np.flatnonzero(queue == number)
             for run, window in self._windows.get((group, topic), ()):
                 inside = own[window.covers(queue_id, queue_offset[own], offsets[own], stored[own])]
-                found.is_open[inside] |= _is_open(window)
+                covered.is_open[inside] |= _is_open(window)
                 if window.kind in PULLED:
-                    found.is_filtered[inside] = True
-                    found.subscription_from[inside] = window.subscription_from
-                    found.is_tonight[inside] |= run == self._changes.run
-        return found
+                    covered.is_filtered[inside] = True
+                    covered.subscription_from[inside] = window.subscription_from
+                    covered.is_tonight[inside] |= run == self._changes.run
+        return covered
 
     def _stored_at(self, offsets: Int64s) -> Int64s:
         """The store timestamps of the messages at some physical offsets."""
@@ -209,8 +214,8 @@ class TracedDeliveries:
         rows = self._changes.rows(COMMITLOG, ["commitlog_offset", "store_timestamp"], where)
         rows = rows.take(pc.sort_indices(rows["commitlog_offset"]))
         at = np.searchsorted(rows["commitlog_offset"].to_numpy(), offsets)
-        found: Int64s = rows["store_timestamp"].to_numpy()[at]
-        return found
+        times: Int64s = rows["store_timestamp"].to_numpy()[at]
+        return times
 
     def _replace(self, decided: pa.Table) -> None:
         """Takes what traces decided otherwise out of the deliveries of tonight."""
@@ -242,8 +247,8 @@ def _is_open(window: PullWindow) -> bool:
 def _is_repeated(rows: pa.Table) -> Mask:
     """Which traces say the same of a message as one before them, such as that it was received for the first time."""
     tries = codes(rows["retry_times"])
-    found: Mask = nth(keys(rows)[0] * (tries.max(initial=0) + 1) + tries) > 0
-    return found
+    is_repeated: Mask = nth(keys(rows)[0] * (tries.max(initial=0) + 1) + tries) > 0
+    return is_repeated
 
 
 def _of_one_try(rows: pa.Table) -> pa.Table:
@@ -264,9 +269,9 @@ def _of_one_try(rows: pa.Table) -> pa.Table:
 def _without(blocks: pa.Table, taken: Mapping[str, Mapping[tuple[str, str], Int64s]]) -> Iterator[pa.RecordBatch]:
     """The blocks without some messages: by topic, group and outcome, their physical offsets."""
     for row in blocks.to_batches(max_chunksize=1):
-        of_topic = taken[row["topic"][0].as_py()]
+        taken_of_topic = taken[row["topic"][0].as_py()]
         matches = row["matches"].flatten()
-        kept = _matches_without(matches, row["commitlog_offset"].flatten().to_numpy(), of_topic)
+        kept = _matches_without(matches, row["commitlog_offset"].flatten().to_numpy(), taken_of_topic)
         if len(kept):
             lists = pa.ListArray.from_arrays(pa.array([0, len(kept)], pa.int32()), kept)
             yield row.set_column(row.schema.get_field_index("matches"), row.schema.field("matches"), lists)
@@ -275,21 +280,21 @@ def _without(blocks: pa.Table, taken: Mapping[str, Mapping[tuple[str, str], Int6
 def _matches_without(
     matches: pa.StructArray, offsets: Int64s, taken: Mapping[tuple[str, str], Int64s]
 ) -> pa.StructArray:
-    found: list[Any] = []
+    kept: list[Any] = []
     for match in matches:
         outcome, positions = match["outcome"].as_py(), positions_of(match, len(offsets))
         rest = []
         for recipient in match["recipients"].as_py():
-            of_group = taken.get((recipient["consumer_group"], outcome))
-            left = positions if of_group is None else positions[~np.isin(offsets[positions], of_group)]
+            taken_of_group = taken.get((recipient["consumer_group"], outcome))
+            left = positions if taken_of_group is None else positions[~np.isin(offsets[positions], taken_of_group)]
             if len(left) == len(positions):
                 rest.append(recipient)
             elif len(left):
-                found.append(
+                kept.append(
                     {"outcome": outcome, "messages": len(left), "recipients": [recipient], "positions": left.tolist()}
                 )
         if len(rest) == len(match["recipients"]):
-            found.append(match.as_py())
+            kept.append(match.as_py())
         elif rest:
-            found.append(match.as_py() | {"recipients": rest})
-    return pa.array(found, MATCH)
+            kept.append(match.as_py() | {"recipients": rest})
+    return pa.array(kept, MATCH)

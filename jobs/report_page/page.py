@@ -352,13 +352,13 @@ def stages_passed(counts: StageCounts, bytes_each: float | None = None) -> list[
     ]
 
 
-def stages_bar(found: Sequence[Stage]) -> list[Bar]:
+def stages_bar(stages: Sequence[Stage]) -> list[Bar]:
     """One bar over the whole width, in which every stage with entries is visible."""
-    total = sum(stage.entries for stage in found) or 1
-    widths = [max(_LEAST, WIDTH * 2 * stage.entries / total) if stage.entries else 0 for stage in found]
+    total = sum(stage.entries for stage in stages) or 1
+    widths = [max(_LEAST, WIDTH * 2 * stage.entries / total) if stage.entries else 0 for stage in stages]
     scale = WIDTH * 2 / (sum(widths) or 1)
     bars, x = [], 0.0
-    for stage, width in zip(found, widths, strict=True):
+    for stage, width in zip(stages, widths, strict=True):
         label = f"{stage.title}: {stage.entries:,} ({stage.share})"
         bars.append(Bar(round(x, 2), 0, round(width * scale, 2), 20, stage.kind, label))
         x += width * scale
@@ -370,13 +370,13 @@ def changes(groups: Sequence[GroupReport]) -> list[tuple[GroupReport, Bar]]:
     changed = [group for group in groups if group.change][:MOST_CHANGES]
     half = WIDTH / 2
     greatest = max((abs(group.change) for group in changed), default=1)
-    found = []
+    rows = []
     for group in changed:
         width = max(_LEAST, half * abs(group.change) / greatest)
         kind = "more" if group.change > 0 else "less"
         x = half if group.change > 0 else half - width
-        found.append((group, Bar(round(x, 1), 2, round(width, 1), 10, kind, f"{group.change:+,}")))
-    return found
+        rows.append((group, Bar(round(x, 1), 2, round(width, 1), 10, kind, f"{group.change:+,}")))
+    return rows
 
 
 MOST_BYTES = 300_000
@@ -459,38 +459,38 @@ def render_page(reports: Sequence[Report | NoReport]) -> bytes:
     A page about several brokers begins with an overview. If their parts do not fit, those of the brokers with the
     fewest errors are left out.
     """
-    found = [each for each in reports if isinstance(each, Report)]
+    complete = [each for each in reports if isinstance(each, Report)]
     if len(reports) > 1:
-        return _several(reports, found)
-    page = _render(reports, [_part(found[0], LIMITS)])
+        return _several(reports, complete)
+    page = _render(reports, [_part(complete[0], LIMITS)])
     if len(page) <= MOST_BYTES:
-        limits = _longer_expressions(found, MOST_BYTES - len(page))
-        return page if limits == LIMITS else _render(reports, [_part(found[0], limits)])
+        limits = _longer_expressions(complete, MOST_BYTES - len(page))
+        return page if limits == LIMITS else _render(reports, [_part(complete[0], limits)])
     for limits in SMALLER:
-        page = _render(reports, [_part(found[0], limits)])
+        page = _render(reports, [_part(complete[0], limits)])
         if len(page) <= MOST_BYTES:
             break
     return page
 
 
-def _several(reports: Sequence[Report | NoReport], found: Sequence[Report]) -> bytes:
-    """A page about several brokers, of which ``found`` have a report."""
-    prefixes = {report.broker_name: f"broker-{number}-" for number, report in enumerate(found, 1)}
+def _several(reports: Sequence[Report | NoReport], complete: Sequence[Report]) -> bytes:
+    """A page about several brokers, of which ``complete`` have a report."""
+    prefixes = {report.broker_name: f"broker-{number}-" for number, report in enumerate(complete, 1)}
 
     def parts(limits: Limits) -> list[BrokerPart]:
-        return [_part(report, limits, prefixes[report.broker_name]) for report in found]
+        return [_part(report, limits, prefixes[report.broker_name]) for report in complete]
 
     shown = parts(LIMITS)
     page = _render(reports, shown)
     if len(page) <= MOST_BYTES:
-        limits = _longer_expressions(found, MOST_BYTES - len(page))
+        limits = _longer_expressions(complete, MOST_BYTES - len(page))
         return page if limits == LIMITS else _render(reports, parts(limits))
     for limits in SMALLER_OF_SEVERAL:
         shown = parts(limits)
         page = _render(reports, shown)
         if len(page) <= MOST_BYTES:
             return page
-    by_errors = sorted(found, key=lambda report: (-_attention(report)[ERROR], -_attention(report)[WARN]))
+    by_errors = sorted(complete, key=lambda report: (-_attention(report)[ERROR], -_attention(report)[WARN]))
     sizes = {part.broker_name: part.size for part in shown}
     free = MOST_BYTES - MARGIN - len(_render(reports, []))
     kept = set()
@@ -523,16 +523,16 @@ def _attention(report: Report) -> Counter[str]:
 def _render(reports: Sequence[Report | NoReport], parts: Sequence[BrokerPart]) -> bytes:
     """The page with the parts of some of the brokers."""
     style, script = _source("style.css"), _source("script.js")
-    found = [each for each in reports if isinstance(each, Report)]
-    only = found[0] if len(reports) == 1 else None
-    of_only = f"{name(only.broker_name)}, night ending {_ended(only)} UTC" if only is not None else ""
+    complete = [each for each in reports if isinstance(each, Report)]
+    only = complete[0] if len(reports) == 1 else None
+    subtitle = f"{name(only.broker_name)}, night ending {_ended(only)} UTC" if only is not None else ""
     text = _ENVIRONMENT.get_template("page.html").render(
-        title=of_only or f"{len(reports):,} brokers",
+        title=subtitle or f"{len(reports):,} brokers",
         overview=[] if only is not None else _overview(reports, parts),
-        left_out=len(found) - len(parts),
+        left_out=len(complete) - len(parts),
         severities=SEVERITIES,
         brokers=parts,
-        warehouse=found[0].warehouse,
+        warehouse=complete[0].warehouse,
         style=style,
         script=script,
         style_hash=_hash(style),

@@ -111,17 +111,17 @@ def _late_messages(
     distinct = rows["run"].combine_chunks().dictionary_encode()
     reading = np.searchsorted(runs, distinct.dictionary.to_pylist())[distinct.indices.to_numpy()]
     late = np.flatnonzero(own < reading)
-    found: dict[tuple[int, int, str, int], list[tuple[int, int]]] = {}
+    ranges: dict[tuple[int, int, str, int], list[tuple[int, int]]] = {}
     columns = (rows[name].take(pa.array(late)).to_pylist() for name in names if name != "run")
     for first, last, offset, at, topic, queue_id in zip(
         own[late].tolist(), reading[late].tolist(), *columns, strict=True
     ):
-        found.setdefault((first, last, topic, queue_id), []).append((offset, at))
+        ranges.setdefault((first, last, topic, queue_id), []).append((offset, at))
     known = {
         first: greatest(rows.filter(pa.array(reading <= first)), ["topic", "queue_id"], "queue_offset")
         for first in dict.fromkeys(own[late].tolist())
     }
-    for (first, last, topic, queue_id), places in found.items():
+    for (first, last, topic, queue_id), places in ranges.items():
         after = runs[last + 1] if last + 1 < len(runs) else None
         queue = [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
         last_late = max(at for _, at in places)
@@ -148,17 +148,19 @@ class DamagedTables:
 def find_damage(warehouse: Warehouse, session: Session) -> DamagedTables:
     """Reads all files, and finds damaged tables. Raises UsageError if one of them cannot be rebuilt."""
     entries = read_runs(warehouse)
-    found = dict(damages(warehouse, entries))
-    readable = {table: warehouse.log(table).files for table in TABLES if table not in found and warehouse.exists(table)}
+    damaged_tables = dict(damages(warehouse, entries))
+    readable = {
+        table: warehouse.log(table).files for table in TABLES if table not in damaged_tables and warehouse.exists(table)
+    }
     errors = damaged_files(warehouse, readable, session)
     for table, files in readable.items():
         if broken := [errors[file.path].damage for file in files if file.path in errors]:
             more = f" (and {len(broken) - 1} more of its files)" if len(broken) > 1 else ""
-            found[table] = broken[0] + more
-    for table, damage in found.items():
+            damaged_tables[table] = broken[0] + more
+    for table, damage in damaged_tables.items():
         if table not in REBUILT_TABLES or entries[-1].job == REPLAY:
             raise damaged(warehouse, table, damage, entries)
-    return DamagedTables(entries, {table.name: damage for table, damage in found.items()})
+    return DamagedTables(entries, {table.name: damage for table, damage in damaged_tables.items()})
 
 
 def rebuild(run: Run, damage: DamagedTables, name: str) -> dict[str, str]:

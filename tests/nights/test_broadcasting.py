@@ -1,4 +1,4 @@
-"""A group whose clients broadcast: each gets every message, and a delivery is told once.
+"""A group whose clients broadcast: each gets every message, and a delivery is counted once.
 
 In the capture ``lives`` of a broker of 5.5.0, b1 begins at the first message and b2 at the end; b2 leaves and comes
 back; b3 comes, all leave, b4 comes alone, and then b3 comes back.
@@ -59,7 +59,7 @@ def test_explain_names_the_clients_that_pulled_it(run: Run, lives: Path) -> None
     assert (failed["uncertain"], len(failed["journey"])) == (None, 1)  # type: ignore[arg-type]
     waited = asked("price-14")
     assert waited["clients"] == ["127.0.0.1@b3"]
-    assert str(waited["reason"]).endswith("broadcasting, told once: 127.0.0.1@b3 pulled it then")
+    assert str(waited["reason"]).endswith("broadcasting, counted once: 127.0.0.1@b3 pulled it then")
     assert "keeps its offsets in a file of its own" in str(waited["uncertain"])
 
 
@@ -96,7 +96,7 @@ def test_what_waits_for_a_client_that_is_away(run: Run, tmp_path: Path) -> None:
     assert outcomes[1][1].endswith(
         "no client of the group was online when it was stored; c1 will pull it after a return"
     )
-    assert outcomes[2][1].endswith("the subscription takes everything; broadcasting, told once: c1 pulled it then")
+    assert outcomes[2][1].endswith("the subscription takes everything; broadcasting, counted once: c1 pulled it then")
     told = sorted((row["queue_offset"], row["available_at"]) for row in rows_of(tmp_path / "w", "deliveries"))
     assert told == [(0, 1_000_000), (1, 1_025_000), (2, 1_020_000), (3, 1_030_000)]
 
@@ -124,7 +124,7 @@ def test_only_groups_whose_clients_are_known_are_replayed(broker: GrowingBroker)
     of_clients += [{"at": 1_000_000, "op": "unregister", "group": name, "message_model": "broadcasting"}
                    for name in ("cg", "cg_unknown")]  # fmt: skip
     out = broker.night([json.dumps(line) for line in of_clients]).out
-    assert "told once for all clients: what is delivered to groups that broadcast, cg on T" in out
+    assert "counted once for all clients: what is delivered to groups that broadcast, cg on T" in out
     assert (
         "not replayed: broadcasting, where each client gets every message and keeps its own offsets, of cg_unkn" in out
     )

@@ -133,7 +133,7 @@ def test_what_needs_attention_names_the_broker(run: Run, tmp_path: Path) -> None
 
 
 def test_the_summary_of_brokers_has_a_line_for_each(run: Run, tmp_path: Path) -> None:
-    """Not the groups of each broker: what is the same on several brokers is told once."""
+    """Not the groups of each broker: what is the same on several brokers is counted once."""
     bad = str(capture("small_corrupt") / "store")
     file = brokers_file(tmp_path, ("a", "small", ""), ("b", "small", ""), ("c", "otherbloom", ""), ("d", "small", bad))
     entries = file.read_text()

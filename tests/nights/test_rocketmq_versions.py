@@ -111,7 +111,7 @@ def test_an_upgrade_between_two_nights_changes_nothing_earlier(broker: GrowingBr
     broker.grow()
     ended = broker.night(events, "--rocketmq-version", "5.5.0")
     assert "RocketMQ 5.5.0 since " in ended.out
-    assert ", 4.9.7 before. What earlier nights told stays as it is" in ended.out
+    assert ", 4.9.7 before. What earlier nights decided stays as it is" in ended.out
     assert broker.received("cg") == first  # NOT n is FALSE, and FALSE CONTAINS '1' is FALSE.
     place = "--topic", "T", "--queue", 0, "--group", "cg", "--warehouse", broker.folder / "w"
     assert "delivered" in run(explain, *place, "--offset", 3).out.splitlines()[0]
