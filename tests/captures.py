@@ -36,3 +36,23 @@ def rows(name: str, file: str) -> list[dict[str, Any]]:
     """The rows of ``<file>.jsonl`` in a capture."""
     text = (capture(name) / f"{file}.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.split("\n") if line]
+
+
+MESSAGE_FIELDS = {
+    "commitlog_offset": "physicalOffset", "store_size": "storeSize", "magic_code": "magicCode", "body_crc": "bodyCRC",
+    "queue_id": "queueId", "flag": "flag", "queue_offset": "queueOffset", "sys_flag": "sysFlag",
+    "born_timestamp": "bornTimestamp", "born_host": "bornHost", "store_timestamp": "storeTimestamp",
+    "store_host": "storeHost", "reconsume_times": "reconsumeTimes",
+    "prepared_transaction_offset": "preparedTransactionOffset", "body_length": "bodyLength", "topic": "topic",
+    "msg_id": "msgId", "properties": "properties",
+}  # fmt: skip
+
+
+def delivered_in_force(name: str) -> list[dict[str, Any]]:
+    """The rows of delivered.jsonl whose subscription is in the event file; the others were sent with the pull."""
+    events = [
+        (event["group"], event["topic"], event["expression"])
+        for event in rows(name, "subscription_events")
+        if "expression" in event
+    ]
+    return [row for row in rows(name, "delivered") if (row["group"], row["topic"], row["expression"]) in events]

@@ -14,8 +14,7 @@ import pytest
 from jobs import export, nightly
 from tests.faults.kill import Nights, Order
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Run, without_runs
-from tests.nights.test_bad_input import one_line
+from tests.nights.commands import Run, one_line, without_runs
 
 FULL = "no space left on device"
 

@@ -19,8 +19,7 @@ from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
 from tests.faults.kill import Nights, Order
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Run, arguments, without_runs
-from tests.nights.test_bad_input import as_nobody, one_line, open_to_all
+from tests.nights.commands import Run, arguments, as_nobody, one_line, open_to_all, without_runs
 
 
 def before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Callable[[], object]) -> None:

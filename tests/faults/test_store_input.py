@@ -17,8 +17,7 @@ from tests.captures import capture
 from tests.depth import examples
 from tests.faults.fuzz_segments import MOST_SECONDS, fuzz
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Run, rows_of
-from tests.nights.test_bad_input import one_line
+from tests.nights.commands import Run, one_line, rows_of
 from tests.records import log_of, record
 
 NAMES = {

@@ -17,8 +17,7 @@ from filtering.subscriptions.sources import parse_subscriptions
 from jobs import nightly
 from tests.captures import capture
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Run
-from tests.nights.test_bad_input import GOOD_EVENT, one_line
+from tests.nights.commands import GOOD_EVENT, Run, one_line
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)

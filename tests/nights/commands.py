@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from answers.export import Selection, batches_of, columns_of
+from jobs import nightly
+from jobs.cli import night_job
 from jobs.export import NAMES
 from schemas.delta.warehouse import Warehouse
 from tests.captures import DAMAGED, capture, rows
@@ -16,6 +21,8 @@ from tests.captures import DAMAGED, capture, rows
 NIGHTS = (1, 2, 3, 4)
 """The nights of the running broker."""
 RUN_COLUMNS = frozenset({"run"})
+Places = list[tuple[int, int]]
+Received = Counter[tuple[str, str, int, int, int]]
 
 
 class Ended(NamedTuple):
@@ -108,3 +115,69 @@ def differing(found: dict[str, Counter[str]], expected: dict[str, Counter[str]])
         for name in expected
         if found.get(name) != expected[name]
     ]
+
+
+GOOD_EVENT = '{"at": 1, "op": "register", "group": "cg_good", "topic": "OrderEvents", "expression": "paid"}'
+
+
+def open_to_all(tmp_path: Path) -> None:
+    """Lets everybody into a test's folder. Only its owner may enter the folders of pytest and its processes."""
+    for folder in (*tmp_path.parents, tmp_path):
+        if folder == tmp_path or folder.name.startswith(("pytest-", "popen-")):
+            folder.chmod(0o755)
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Drops root's rights during a test, since root may read everything."""
+    assert callable(night_job.run_job), "is imported by now: nobody may not read it"
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def one_line(error: str) -> bool:
+    return error.startswith("mqsieve: ") and error.count("\n") == 1 and error.endswith("\n")
+
+
+def outcomes(warehouse: Warehouse) -> dict[tuple[str, str], dict[str, Places]]:
+    """The places of delivered messages, and of messages that the client dropped, by group and topic."""
+    made: dict[tuple[str, str], dict[str, Places]] = {}
+    for row in rows_of(warehouse, "deliveries"):
+        of_group = made.setdefault((row["consumer_group"], row["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})
+        of_group[row["outcome"]].append((row["queue_id"], row["queue_offset"]))
+    return made
+
+
+def night_on(log: Path, warehouse: Path) -> Warehouse:
+    given = arguments("small", warehouse)
+    given[given.index("--store") + 1] = str(log)
+    nightly.main(given)
+    return Warehouse.at(str(warehouse))
+
+
+@cache
+def received_by_night(nights: tuple[int, ...] = NIGHTS) -> Received:
+    """Group, topic, queue, offset and night of each received message. The night is the first that can see it."""
+    live: Received = Counter()
+    for row in rows("nights_dev", "live"):
+        night = min(night for night in nights if night >= row["night"])
+        live[row["group"], row["topic"], row["queueId"], row["queueOffset"], night] += 1
+    return live
+
+
+def delivered_by_night(warehouse: Path, nights: Iterable[int] = NIGHTS) -> Received:
+    """Group, topic, queue, offset and night of each delivery in a warehouse, whose runs are the nights in order."""
+    runs = sorted(row["run"] for row in rows_of(warehouse, "run_ledger", "run"))
+    night_of = dict(zip(runs, nights, strict=True))
+    found: Received = Counter()
+    for row in rows_of(warehouse, "deliveries"):
+        if row["outcome"] == "DELIVERED":
+            place = row["topic"], row["queue_id"], row["queue_offset"]
+            found[row["consumer_group"], *place, night_of[row["run"]]] += 1
+    return found

@@ -19,6 +19,10 @@ def after(messages: int) -> int:
 
 
 BEFORE = FIRST_TIME - 1000
+DAMAGED = 5
+"""The number of the damaged message among the ten of the first night."""
+MINUTE = 60
+"""Messages in a minute."""
 LOW, HIGH = "n IN ('0','1','2','3','4')", "n IN ('5','6','7','8','9','15')"
 
 
@@ -75,3 +79,42 @@ class GrowingBroker:
     def facts(self, warehouse: str = "w") -> dict[str, Any]:
         found = without_runs(self.folder / warehouse)
         return {name: found[name] for name in FACTS}
+
+
+def night_of_a_slow_group(broker: GrowingBroker, events: list[str], committed: int) -> None:
+    """A night whose snapshot is of a minute after its last message."""
+    broker.log.write_queues(broker.folder / "store")
+    broker.log.time += MINUTE * EVERY
+    broker.commit(saved_at=broker.log.time - 1, cg=committed)
+    assert broker.night(events).code == 0
+
+
+def write_damaged(broker: GrowingBroker, *starts: int, octets: bytes = b"\0\0\0\0") -> None:
+    """Writes the store with other octets at some physical offsets."""
+    whole = broker.log.data
+    for start in starts:
+        broker.log.data = broker.log.data[:start] + octets + broker.log.data[start + len(octets) :]
+    broker.log.write(broker.folder / "store")
+    broker.log.data = whole
+
+
+def damage(broker: GrowingBroker, at: int, octets: bytes) -> None:
+    """Writes other octets to the store, at a place in the record of the damaged message."""
+    write_damaged(broker, DAMAGED * (len(broker.log.data) // 10) + at, octets=octets)
+
+
+def damage_magic(broker: GrowingBroker) -> None:
+    damage(broker, 4, b"\0\0\0\0")
+
+
+def save(broker: GrowingBroker, **committed: int) -> None:
+    """Saves the log, the queues and the offsets as they are now."""
+    broker.log.write(broker.folder / "store")
+    broker.log.write_queues(broker.folder / "store")
+    broker.commit(broker.log.time, **committed)
+
+
+def delete_topic(broker: GrowingBroker, messages: int) -> None:
+    """Deletes the topic, and creates it again with some messages."""
+    broker.log.queues.clear()
+    broker.log.append(messages)

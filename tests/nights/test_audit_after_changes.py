@@ -18,8 +18,7 @@ from schemas.queue_progress import QUEUE_PROGRESS
 from tests.broker_log import BROKER_CONF, BrokerLog
 from tests.nights.commands import rows_of
 from tests.nights.damage import Change, one_row, rewrite
-from tests.nights.growing_broker import BEFORE, GrowingBroker, after, sql
-from tests.nights.test_late_messages import damage_magic, write_damaged
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, damage_magic, sql, write_damaged
 
 EVENTS = [sql(BEFORE, "cg", "n IS NOT NULL")]
 

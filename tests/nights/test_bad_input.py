@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import random
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,40 +33,17 @@ from jobs import (
     verify,
     what_if,
 )
-from jobs.cli import night_job
 from jobs.cli.json_lines import output_file
 from jobs.night import night, tasks
 from schemas.errors import UsageError
 from tests.captures import capture
-from tests.nights.commands import Run, arguments, rows_of
+from tests.nights.commands import GOOD_EVENT, Run, arguments, as_nobody, one_line, open_to_all, rows_of
 from tests.nights.commands import night as night_of
 from tests.records import log_of
 from tests.replayed import Replayed
 
 PROJECT = Path(__file__).parent.parent.parent
 EVENTS = capture("small") / "subscription_events.jsonl"
-GOOD_EVENT = '{"at": 1, "op": "register", "group": "cg_good", "topic": "OrderEvents", "expression": "paid"}'
-
-
-def open_to_all(tmp_path: Path) -> None:
-    """Lets everybody into a test's folder. Only its owner may enter the folders of pytest and its processes."""
-    for folder in (*tmp_path.parents, tmp_path):
-        if folder == tmp_path or folder.name.startswith(("pytest-", "popen-")):
-            folder.chmod(0o755)
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Drops root's rights during a test, since root may read everything."""
-    assert callable(night_job.run_job), "is imported by now: nobody may not read it"
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
 
 
 def test_a_warehouse_whose_path_has_a_percent_escape(run: Run, tmp_path: Path) -> None:
@@ -181,10 +156,6 @@ def test_an_empty_name_is_told_with_its_option(run: Run, tmp_path: Path, job: Mo
     assert code == 2
     assert one_line(error)
     assert f"argument {option}: the name is empty" in error
-
-
-def one_line(error: str) -> bool:
-    return error.startswith("mqsieve: ") and error.count("\n") == 1 and error.endswith("\n")
 
 
 CONFIGURATIONS: dict[str, tuple[str, str | bytes | None, str]] = {

@@ -12,20 +12,11 @@ import pytest
 
 from jobs import advise, explain, lag, lint, nightly, pulls, replay, report, verify, what_if
 from schemas.delta.warehouse import Warehouse
-from tests.captures import DAMAGED, IN_DATABASES, UNDAMAGED, capture, rows
-from tests.nights.commands import Run, arguments, contents, rows_of, without_runs
+from tests.captures import DAMAGED, IN_DATABASES, MESSAGE_FIELDS, UNDAMAGED, capture, delivered_in_force, rows
+from tests.nights.commands import Run, arguments, contents, outcomes, rows_of, without_runs
 from tests.nights.damage import rewrite_ledger
 from tests.reference import matches
 from tests.replayed import Replayed
-
-MESSAGE_FIELDS = {
-    "commitlog_offset": "physicalOffset", "store_size": "storeSize", "magic_code": "magicCode", "body_crc": "bodyCRC",
-    "queue_id": "queueId", "flag": "flag", "queue_offset": "queueOffset", "sys_flag": "sysFlag",
-    "born_timestamp": "bornTimestamp", "born_host": "bornHost", "store_timestamp": "storeTimestamp",
-    "store_host": "storeHost", "reconsume_times": "reconsumeTimes",
-    "prepared_transaction_offset": "preparedTransactionOffset", "body_length": "bodyLength", "topic": "topic",
-    "msg_id": "msgId", "properties": "properties",
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UNDAMAGED)
@@ -59,28 +50,6 @@ def test_consumequeue_is_the_brokers(replayed: Replayed, name: str, capsys: pyte
     assert "identical: every consume queue and extension file" in capsys.readouterr().out
 
 
-Places = list[tuple[int, int]]
-
-
-def outcomes(warehouse: Warehouse) -> dict[tuple[str, str], dict[str, Places]]:
-    """The places of delivered messages, and of messages that the client dropped, by group and topic."""
-    made: dict[tuple[str, str], dict[str, Places]] = {}
-    for row in rows_of(warehouse, "deliveries"):
-        of_group = made.setdefault((row["consumer_group"], row["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})
-        of_group[row["outcome"]].append((row["queue_id"], row["queue_offset"]))
-    return made
-
-
-def of_subscriptions_in_force(name: str) -> list[dict[str, Any]]:
-    """The rows of delivered.jsonl whose subscription is in the event file; the others were sent with the pull."""
-    events = [
-        (event["group"], event["topic"], event["expression"])
-        for event in rows(name, "subscription_events")
-        if "expression" in event
-    ]
-    return [row for row in rows(name, "delivered") if (row["group"], row["topic"], row["expression"]) in events]
-
-
 @pytest.mark.parametrize("name", [*UNDAMAGED, *IN_DATABASES])
 @pytest.mark.parametrize("with_file", [False, True])
 def test_a_replay_gives_every_group_what_its_consumer_got(
@@ -91,7 +60,7 @@ def test_a_replay_gives_every_group_what_its_consumer_got(
         given += ["--subscriptions", str(capture(name) / "subscription_events.jsonl")]
     replay.main(given)
     made = outcomes(Warehouse.at(str(tmp_path / "replay")))
-    expected_rows = of_subscriptions_in_force(name)
+    expected_rows = delivered_in_force(name)
     assert len(expected_rows) == 53
     for expected in expected_rows:
         got = made.get((expected["group"], expected["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})
@@ -115,7 +84,7 @@ def test_the_stats_of_a_replay_count_what_each_stage_passed(replayed: Replayed, 
         (row["consumer_group"], row["topic"], row["queue_id"]): row
         for row in rows_of(tmp_path / "replay", "delivery_stats")
     }
-    in_force = [(row["group"], row["topic"], row["mode"]) for row in of_subscriptions_in_force(name)]
+    in_force = [(row["group"], row["topic"], row["mode"]) for row in delivered_in_force(name)]
     for expected in rows(name, "cqfilter"):
         if (expected["group"], expected["topic"], expected["mode"]) in in_force:
             for queue_id, queue in expected["queues"].items():

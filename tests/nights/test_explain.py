@@ -19,9 +19,8 @@ from jobs import ingest, lag, nightly, pulls, report
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows
-from tests.nights.commands import Ended, Run, rows_of
+from tests.nights.commands import Ended, Run, delivered_by_night, received_by_night, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
-from tests.nights.test_living_broker import delivered, received_live
 from tests.records import log_of
 from tests.replayed import Replayed
 
@@ -168,7 +167,7 @@ def test_a_message_that_was_lost_while_tags_changed_is_called_uncertain(
     of_nights: dict[Pair, Explanation], nights: Path
 ) -> None:
     """A live consumer did not receive it: the broker answered a pull under the old tags with it."""
-    (lost,) = [key for key in delivered(nights / "4") - received_live() if key[0] == "cg_tag_change_rush"]
+    (lost,) = [key for key in delivered_by_night(nights / "4") - received_by_night() if key[0] == "cg_tag_change_rush"]
     uncertain = {
         (group, each.message.topic, each.message.queue_id, each.message.queue_offset)
         for (group, _), each in of_nights.items()

@@ -9,7 +9,7 @@ import pytest
 from jobs import explain, lag, nightly
 from tests.nights.commands import Run
 from tests.nights.growing_broker import BEFORE, GrowingBroker, event, sql
-from tests.nights.test_explain_clients import explained, heartbeat, night
+from tests.nights.three_queues import explained, heartbeat, night
 
 FIRST = ("--group", "cg", "--topic", "T", "--queue", 0, "--offset", 0)
 

@@ -9,8 +9,7 @@ import pytest
 
 from jobs import explain
 from tests.nights.commands import rows_of
-from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
-from tests.nights.test_renewed_queues import delete_topic, save
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, delete_topic, event, save, sql
 
 NOTHING = "n = '99'"
 OTHER = sql(BEFORE, "other", NOTHING)

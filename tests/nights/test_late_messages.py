@@ -7,30 +7,22 @@ import pytest
 from jobs import deliver, dispatch, ingest, register
 from tests.broker_log import EVERY, BrokerLog
 from tests.nights.commands import Run, rows_of
-from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
-from tests.nights.test_slow_groups import night as slow_night
+from tests.nights.growing_broker import (
+    BEFORE,
+    DAMAGED,
+    HIGH,
+    LOW,
+    GrowingBroker,
+    after,
+    damage,
+    damage_magic,
+    event,
+    night_of_a_slow_group,
+    sql,
+    write_damaged,
+)
 
 EVERYTHING = "n IS NOT NULL"
-DAMAGED = 5
-"""The number of the damaged message among the ten of the first night."""
-
-
-def write_damaged(broker: GrowingBroker, *starts: int, octets: bytes = b"\0\0\0\0") -> None:
-    """Writes the store with other octets at some physical offsets."""
-    whole = broker.log.data
-    for start in starts:
-        broker.log.data = broker.log.data[:start] + octets + broker.log.data[start + len(octets) :]
-    broker.log.write(broker.folder / "store")
-    broker.log.data = whole
-
-
-def damage(broker: GrowingBroker, at: int, octets: bytes) -> None:
-    """Writes other octets to the store, at a place in the record of the damaged message."""
-    write_damaged(broker, DAMAGED * (len(broker.log.data) // 10) + at, octets=octets)
-
-
-def damage_magic(broker: GrowingBroker) -> None:
-    damage(broker, 4, b"\0\0\0\0")
 
 
 def damage_body(broker: GrowingBroker) -> None:
@@ -188,11 +180,11 @@ def test_the_last_message_of_a_night_that_is_readable_two_nights_later(broker: G
     whole = broker.log.data
     broker.log.damage(9)
     broker.log.write(broker.folder / "store")
-    slow_night(broker, events, committed=committed)
+    night_of_a_slow_group(broker, events, committed=committed)
     broker.grow()
-    slow_night(broker, events, committed=20)
+    night_of_a_slow_group(broker, events, committed=20)
     broker.log.data = whole + broker.log.data[len(whole) :]
     broker.grow()
-    slow_night(broker, events, committed=30)
+    night_of_a_slow_group(broker, events, committed=30)
     assert broker.received("cg") == list(range(30))
     assert broker.passes_audits()

@@ -6,43 +6,29 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jobs import nightly, verify
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture, rows
-from tests.nights.commands import NIGHTS, Run, contents, differing, living, rows_of, without_runs
+from tests.nights.commands import (
+    NIGHTS,
+    Received,
+    Run,
+    contents,
+    delivered_by_night,
+    differing,
+    living,
+    received_by_night,
+    rows_of,
+    without_runs,
+)
 
 UNDECIDED = {"cg_sql_change_rush": 4, "cg_retry_away": 1, "cg_tag_change_rush": 1}
 """The number of deviating messages of groups that the events do not decide (docs/CONSUMPTION.md)."""
 SPLIT = "cg_split_tags"
 """A group with two clients with different tags: without client ids it is unknown which client drops a message."""
-Received = Counter[tuple[str, str, int, int, int]]
-
-
-@cache
-def received_live(nights: tuple[int, ...] = NIGHTS) -> Received:
-    """Group, topic, queue, offset and night of each received message. The night is the first that can see it."""
-    live: Received = Counter()
-    for row in rows("nights_dev", "live"):
-        night = min(night for night in nights if night >= row["night"])
-        live[row["group"], row["topic"], row["queueId"], row["queueOffset"], night] += 1
-    return live
-
-
-def delivered(warehouse: Path, nights: Iterable[int] = NIGHTS) -> Received:
-    """Group, topic, queue, offset and night of each delivery in a warehouse, whose runs are the nights in order."""
-    runs = sorted(row["run"] for row in rows_of(warehouse, "run_ledger", "run"))
-    night_of = dict(zip(runs, nights, strict=True))
-    found: Received = Counter()
-    for row in rows_of(warehouse, "deliveries"):
-        if row["outcome"] == "DELIVERED":
-            place = row["topic"], row["queue_id"], row["queue_offset"]
-            found[row["consumer_group"], *place, night_of[row["run"]]] += 1
-    return found
 
 
 def deviations(found: Received, expected: Received) -> Counter[str]:
@@ -55,7 +41,7 @@ def deviations(found: Received, expected: Received) -> Counter[str]:
 
 
 def test_every_group_got_what_its_consumers_received_night_by_night(nights: Path) -> None:
-    wrong = deviations(delivered(nights / "4"), received_live())
+    wrong = deviations(delivered_by_night(nights / "4"), received_by_night())
     assert wrong.pop(SPLIT) > 0
     assert wrong == UNDECIDED
 
@@ -66,7 +52,7 @@ def test_with_client_ids_each_client_checks_its_own_tags(tmp_path: Path) -> None
         file = tmp_path / f"events_{night}.jsonl"
         file.write_text(with_clients(events.read_text("utf-8")), "utf-8")
         nightly.main(swapped(night, tmp_path / "w", file))
-    assert deviations(delivered(tmp_path / "w"), received_live()) == UNDECIDED
+    assert deviations(delivered_by_night(tmp_path / "w"), received_by_night()) == UNDECIDED
 
 
 def swapped(night: int, warehouse: Path, events: Path) -> list[str]:
@@ -101,8 +87,8 @@ def test_groups_that_no_event_named_before_they_returned(tmp_path: Path) -> None
         file = tmp_path / f"events_{night}.jsonl"
         file.write_text(without_past(given.read_text("utf-8")), "utf-8")
         nightly.main(swapped(night, tmp_path / "w", file))
-    expected = {key: count for key, count in received_live().items() if key[0] in AWAY_IN_NIGHT_2 and key[4] > 2}
-    found = {key: count for key, count in delivered(tmp_path / "w").items() if key[0] in AWAY_IN_NIGHT_2}
+    expected = {key: count for key, count in received_by_night().items() if key[0] in AWAY_IN_NIGHT_2 and key[4] > 2}
+    found = {key: count for key, count in delivered_by_night(tmp_path / "w").items() if key[0] in AWAY_IN_NIGHT_2}
     assert {key[0] for key in expected} == AWAY_IN_NIGHT_2
     assert found == expected
 
@@ -151,7 +137,7 @@ def test_four_snapshots_in_one_go(nights: Path, tmp_path: Path) -> None:
     stores = [str(capture("nights_dev") / f"night_{night}" / "store") for night in NIGHTS]
     given[at : at + 2] = [part for store in stores for part in ("--store", store)]
     nightly.main(given)
-    assert deviations(delivered(tmp_path / "w"), delivered(nights / "4")) == {}
+    assert deviations(delivered_by_night(tmp_path / "w"), delivered_by_night(nights / "4")) == {}
 
 
 def test_snapshots_2_and_4_only(run: Run, tmp_path: Path) -> None:
@@ -161,7 +147,7 @@ def test_snapshots_2_and_4_only(run: Run, tmp_path: Path) -> None:
     for row in rows_of(tmp_path, "delivery_stats"):
         if row["lost"]:
             lost.add((row["consumer_group"], row["topic"], row["queue_id"]))
-    found, expected = delivered(tmp_path, (2, 4)), received_live((2, 4))
+    found, expected = delivered_by_night(tmp_path, (2, 4)), received_by_night((2, 4))
     missing_too = Counter({key: count for key, count in (expected - found).items() if key[:3] in lost})
     assert missing_too, "what the broker deleted before the last snapshot counts as lost to groups that were away"
     wrong = deviations(found, expected - missing_too)

@@ -18,8 +18,7 @@ from schemas.ledger_check import read_runs
 from schemas.messages import message_log
 from schemas.run_ledger import NUMBERED_LINES
 from tests.broker_log import BrokerLog
-from tests.nights.commands import Run, differing, rows_of, without_runs
-from tests.nights.test_message_log import night_on
+from tests.nights.commands import Run, differing, night_on, rows_of, without_runs
 
 TIME = 1_795_237_513_466
 POSITION = ("topic", "queue_id", "queue_offset", "commitlog_offset")

@@ -23,16 +23,8 @@ from schemas.messages import message_log, message_row_groups
 from schemas.messages.message_view import file_columns, view
 from schemas.rocketmq_store.segments import CommitLogError
 from tests.broker_log import BrokerLog
-from tests.captures import capture, rows
-from tests.nights.commands import Run, arguments, differing, rows_of, without_runs
-from tests.nights.test_captures import MESSAGE_FIELDS
-
-
-def night_on(log: Path, warehouse: Path) -> Warehouse:
-    given = arguments("small", warehouse)
-    given[given.index("--store") + 1] = str(log)
-    nightly.main(given)
-    return Warehouse.at(str(warehouse))
+from tests.captures import MESSAGE_FIELDS, capture, rows
+from tests.nights.commands import Run, differing, night_on, rows_of, without_runs
 
 
 def test_json_lines_make_the_tables_of_the_store(replayed: Callable[[str], Warehouse], tmp_path: Path) -> None:

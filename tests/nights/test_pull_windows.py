@@ -13,9 +13,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import LedgerEntry
 from tests.nights.commands import NIGHTS, Run, differing, living, rows_of, without_runs
 from tests.nights.damage import rewrite_ledger
-from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
-from tests.nights.test_late_messages import damage_magic
-from tests.nights.test_slow_groups import night as slow_night
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, damage_magic, event, night_of_a_slow_group, sql
 
 ALL = "n IS NOT NULL"
 COLUMNS = ("kind", "reason", "available_at", "stored_from", "stored_to")
@@ -67,10 +65,10 @@ def test_an_offset_reset_of_a_group_that_is_away(broker: GrowingBroker) -> None:
 def test_a_group_that_did_not_keep_up(broker: GrowingBroker) -> None:
     """Its committed offset ends the window of the night, and begins that of the next one."""
     events = [sql(BEFORE, "cg", ALL)]
-    slow_night(broker, events, committed=4)
+    night_of_a_slow_group(broker, events, committed=4)
     assert queues(broker, "online") == [[(0, 0, 4)]]
     broker.grow()
-    slow_night(broker, events, committed=20)
+    night_of_a_slow_group(broker, events, committed=20)
     assert ("backlog", "was behind when the night began", None, None, None) in windows(broker)
     assert queues(broker, "backlog") == [[(0, 0, 4)], [(0, 4, 10)]]
     assert broker.received("cg") == list(range(20))

@@ -8,7 +8,7 @@ import pytest
 
 from jobs import explain, lag, maintain, what_if
 from tests.nights.commands import differing, rows_of
-from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, delete_topic, event, save, sql
 
 EVERYTHING = "n IS NOT NULL"
 THERE = sql(BEFORE, "there", EVERYTHING)
@@ -18,19 +18,6 @@ AWAY = [sql(BEFORE, "away", EVERYTHING), event(after(5), "unregister", "away")]
 
 def back(at: int, group: str = "away", consume_from: str = "first") -> str:
     return event(at, "register", group, type="SQL92", expression=EVERYTHING, consume_from=consume_from)
-
-
-def save(broker: GrowingBroker, **committed: int) -> None:
-    """Saves the log, the queues and the offsets as they are now."""
-    broker.log.write(broker.folder / "store")
-    broker.log.write_queues(broker.folder / "store")
-    broker.commit(broker.log.time, **committed)
-
-
-def delete_topic(broker: GrowingBroker, messages: int) -> None:
-    """Deletes the topic, and creates it again with some messages."""
-    broker.log.queues.clear()
-    broker.log.append(messages)
 
 
 def numbers(broker: GrowingBroker, group: str) -> list[int]:

@@ -14,10 +14,9 @@ from filtering.sql92 import compile
 from jobs import explain, lag, lint, nightly, replay, verify
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BROKER_CONF
-from tests.captures import capture, rows
-from tests.nights.commands import Run, arguments, night, rows_of, told
+from tests.captures import capture, delivered_in_force, rows
+from tests.nights.commands import Run, arguments, night, outcomes, rows_of, told
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
-from tests.nights.test_captures import of_subscriptions_in_force, outcomes
 
 TAKEN_FOR = {
     "v497": "4.x: consumerOffset.json has no dataVersion",
@@ -39,7 +38,7 @@ def test_every_group_gets_what_its_consumer_got_and_every_entry_is_the_brokers(
     assert (checked.code, "identical: every consume queue" in checked.out) == (0, True)
     assert run(replay, "--warehouse", tmp_path / "w", "--into", tmp_path / "replay").code == 0
     made = outcomes(Warehouse.at(str(tmp_path / "replay")))
-    expected_rows = of_subscriptions_in_force(name)
+    expected_rows = delivered_in_force(name)
     assert len(expected_rows) > 45
     for expected in expected_rows:
         got = made.get((expected["group"], expected["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})

@@ -10,8 +10,7 @@ import pytest
 
 from jobs import nightly, register
 from tests.captures import capture
-from tests.nights.commands import Run, rows_of
-from tests.nights.test_bad_input import GOOD_EVENT
+from tests.nights.commands import GOOD_EVENT, Run, rows_of
 
 GOOD_LINE = GOOD_EVENT.encode()
 LATIN_1 = GOOD_LINE.replace(b"cg_good", b"cg_bad").replace(b"paid", "bezahlt für".encode("latin-1"))
