@@ -62,8 +62,8 @@ from filtering.explanation.journey import (
     TIMER_DELETES,
     Call,
     Copy,
-    Step,
-    StepKind,
+    JourneyStep,
+    JourneyStepKind,
     Wait,
     WaitKind,
     ended_offsets,
@@ -75,7 +75,7 @@ from filtering.explanation.journey import (
     way_to,
 )
 from filtering.explanation.nearest import NearestMiss, nearest_miss
-from filtering.explanation.trace import Part, trace
+from filtering.explanation.trace import ExpressionPart, trace
 from filtering.findings import INFO, expression_findings, own_findings
 from filtering.matcher import match
 from filtering.pops.record import subscribed_topic
@@ -479,7 +479,7 @@ class Explanation:
     client_checks: Mapping[str, Predicate] = field(default_factory=dict)
     present: SubscriptionRow | None = None
     start: Start | None = None
-    journey: Sequence[Step] = ()
+    journey: Sequence[JourneyStep] = ()
     clients: Sequence[str] | None = None
 
     @property
@@ -515,13 +515,13 @@ class Explanation:
     @property
     def progress(self) -> str | None:
         """What happened to the message after a consumer failed on it; None if none did."""
-        back = [step for step in self.journey if step.kind is StepKind.SENT_BACK]
-        ends = (StepKind.CONSUMED, StepKind.RENEWED, StepKind.ACKNOWLEDGED)
+        back = [step for step in self.journey if step.kind is JourneyStepKind.SENT_BACK]
+        ends = (JourneyStepKind.CONSUMED, JourneyStepKind.RENEWED, JourneyStepKind.ACKNOWLEDGED)
         last = next((step for step in reversed(self.journey) if step.kind not in ends), None)
         parts = [f"sent back {counted(len(back), 'time')}"] if back else []
-        if last is not None and last.kind is StepKind.DEAD:
+        if last is not None and last.kind is JourneyStepKind.DEAD:
             parts.append(f"dead since {time_text(last.at or 0)}")
-        elif last is not None and last.kind is StepKind.SENT_BACK and last.due is not None:
+        elif last is not None and last.kind is JourneyStepKind.SENT_BACK and last.due is not None:
             parts.append(f"comes again at {time_text(last.due)}")
         elif last is not None and last.is_retry and last.outcome is not None:
             parts.append(AGAIN.get(Outcome(last.outcome), "not delivered again"))
@@ -538,7 +538,7 @@ class Explanation:
         return self.preview or self.decision
 
     @cached_property
-    def trace(self) -> Part | None:
+    def trace(self) -> ExpressionPart | None:
         """The evaluated expression; None for tags, and if nothing was evaluated."""
         expression = self.filters.expression
         return trace(expression, self.message.properties) if expression is not None else None
@@ -562,10 +562,10 @@ class Explanation:
         return nearest_miss(self.filters, self.subscription, self.others, self.config, properties, checks)
 
 
-def step_text(step: Step) -> str:
+def step_text(step: JourneyStep) -> str:
     """A step of a message's journey on one line."""
     place = f"({step.topic} {step.queue_id}/{step.queue_offset})"
-    if step.kind is StepKind.FILTERED:
+    if step.kind is JourneyStepKind.FILTERED:
         outcome = Outcome(step.outcome or "")
         if step.is_retry and outcome is Outcome.NOT_SUBSCRIBED:
             return f"stored again, and no subscription to the retry topic is known {place}"
@@ -577,35 +577,35 @@ def step_text(step: Step) -> str:
                 return f"handed out{at}, for nobody: the client was just leaving {place}"
         again = " again" if step.is_retry and outcome is Outcome.DELIVERED else ""
         return f"{VERDICTS.get(outcome, 'not delivered')}{again}{at} {place}"
-    if step.kind is StepKind.CONSUMED and step.call is not None:
+    if step.kind is JourneyStepKind.CONSUMED and step.call is not None:
         return f"{_call_text(step.call, time_text(step.at or 0))} {place}"
-    if step.kind is StepKind.RECALLED:
+    if step.kind is JourneyStepKind.RECALLED:
         return f"recalled {time_text(step.at or 0)} {place}"
-    if step.kind is StepKind.ACKNOWLEDGED:
+    if step.kind is JourneyStepKind.ACKNOWLEDGED:
         return f"acknowledged {time_text(step.at or 0)} {place}"
-    if step.kind is StepKind.RENEWED:
+    if step.kind is JourneyStepKind.RENEWED:
         return f"asked for more time {time_text(step.at or 0)}, until {time_text(step.due or 0)} {place}"
-    if step.kind is StepKind.DEAD:
+    if step.kind is JourneyStepKind.DEAD:
         return f"dead since {time_text(step.at or 0)} {place}"
-    what = "sent back" if step.kind is StepKind.SENT_BACK else "waited" if step.is_over else "waits"
+    what = "sent back" if step.kind is JourneyStepKind.SENT_BACK else "waited" if step.is_over else "waits"
     level = f", level {step.level}" if step.level is not None else ""
     due = f", due {time_text(step.due)}" if step.due is not None else ""
     return f"{what} {time_text(step.at or 0)}{level}{due} {place}"
 
 
-def pop_story(journey: Sequence[Step], as_of: int) -> str:
+def pop_story(journey: Sequence[JourneyStep], as_of: int) -> str:
     """What became of a message that a group popped, on one line; empty if it did not. ``as_of``: the end of the log."""
     parts: list[str] = []
     waits_until: int | None = None
     """When it comes again if nobody acknowledges it (ms); None: it does not wait for that."""
     for step in journey:
-        if step.kind is StepKind.RENEWED:
+        if step.kind is JourneyStepKind.RENEWED:
             parts.append(f"asked for more time {time_text(step.at or 0)}")
             waits_until = step.due
-        elif step.kind is StepKind.ACKNOWLEDGED and waits_until is not None:
+        elif step.kind is JourneyStepKind.ACKNOWLEDGED and waits_until is not None:
             parts.append(f"acknowledged {time_text(step.at or 0)}")
             waits_until = None
-        elif step.kind is StepKind.FILTERED and (
+        elif step.kind is JourneyStepKind.FILTERED and (
             step.attempt is not None or (step.is_retry and waits_until is not None)
         ):
             if step.is_retry and waits_until is not None:
@@ -619,11 +619,11 @@ def pop_story(journey: Sequence[Step], as_of: int) -> str:
     return ", ".join(parts)
 
 
-def _popped(step: Step) -> str:
+def _popped(step: JourneyStep) -> str:
     return f"popped {time_text(step.at or 0)} for {((step.due or 0) - (step.at or 0)) / 1000:g} s"
 
 
-def _popped_again(step: Step) -> list[str]:
+def _popped_again(step: JourneyStep) -> list[str]:
     if step.attempt is None:
         is_stopped = step.outcome not in VERDICTS
         why = ": the subscription does not match it any more" if is_stopped else ""
@@ -796,21 +796,21 @@ class PopsOfMessages:
         """Whether the group ever popped the message's topic, as far as the broker wrote it down."""
         return (consumer_group, subscribed_topic(consumer_group, message.topic)) in self._facts.popping
 
-    def steps(self, message: StoredMessage, consumer_group: str) -> Iterator[Step]:
+    def steps(self, message: StoredMessage, consumer_group: str) -> Iterator[JourneyStep]:
         """What happened to one copy of a message at each pop that handed it out, and until it ended."""
         outcomes = {
             each.available_at: each.outcome for each in message.deliveries if each.consumer_group == consumer_group
         }
-        step = partial(Step, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
+        step = partial(JourneyStep, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
         for pop in self._of_message(message, consumer_group):
             at, acknowledged_at = pop["popped_at"], pop["acknowledged_at"]
             outcome = outcomes.get(at, str(Outcome.NOT_SUBSCRIBED))
             due = at + pop["invisible_time"]
-            yield step(StepKind.FILTERED, at, due=due, outcome=outcome, attempt=pop["attempt"] or 1)
+            yield step(JourneyStepKind.FILTERED, at, due=due, outcome=outcome, attempt=pop["attempt"] or 1)
             if pop["renewed_at"] is not None:
-                yield step(StepKind.RENEWED, pop["renewed_at"], due=pop["visible_at"])
+                yield step(JourneyStepKind.RENEWED, pop["renewed_at"], due=pop["visible_at"])
             if acknowledged_at is not None:
-                yield step(StepKind.ACKNOWLEDGED, acknowledged_at)
+                yield step(JourneyStepKind.ACKNOWLEDGED, acknowledged_at)
 
     def passed_over_at(self, message: StoredMessage, consumer_group: str) -> int | None:
         """The time (ms) of the pop that read the message and did not hand it out; None if the record has none."""
@@ -1064,8 +1064,10 @@ class Explainer:
         key = explanation.consumer_group, explanation.message.topic
         if (key[0], subscribed_topic(*key)) in self._facts.pops.planned:
             return BY_POP
-        back = next((step for step in explanation.journey if step.kind is StepKind.SENT_BACK or step.is_retry), None)
-        first = next((step for step in explanation.journey if step.kind is StepKind.FILTERED), None)
+        back = next(
+            (step for step in explanation.journey if step.kind is JourneyStepKind.SENT_BACK or step.is_retry), None
+        )
+        first = next((step for step in explanation.journey if step.kind is JourneyStepKind.FILTERED), None)
         if back is None or first is None or first.is_retry or first.outcome in BY_THE_TABLES:
             return None
         if first.attempt is not None:  # it came again because nobody acknowledged it
@@ -1162,7 +1164,7 @@ class Explainer:
 
     def _journey(
         self, explanation: Explanation, stored: Sequence[StoredMessage], copies: Mapping[int, Copy]
-    ) -> list[Step]:
+    ) -> list[JourneyStep]:
         """The message's way to the group, in the order of time."""
         group, message = explanation.consumer_group, explanation.message
         in_order = list(copies.values())
@@ -1184,16 +1186,16 @@ class Explainer:
 
     def _steps(
         self, message: StoredMessage, group: str, copy: Copy, copies: Sequence[Copy], explained: Explanation
-    ) -> Iterator[Step]:
+    ) -> Iterator[JourneyStep]:
         """What happened to one copy. ``explained``: the explanation that is already there, of this or another copy."""
-        step = partial(Step, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
+        step = partial(JourneyStep, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
         if copy.wait is not None:
-            kind = StepKind.SENT_BACK if copy.group == group else StepKind.WAITS
+            kind = JourneyStepKind.SENT_BACK if copy.group == group else JourneyStepKind.WAITS
             is_over = stored_after(copy, copies) is not None
-            kind = StepKind.RECALLED if copy.wait.deletes else kind
+            kind = JourneyStepKind.RECALLED if copy.wait.deletes else kind
             yield step(kind, message.store_timestamp, due=copy.wait.due, level=copy.wait.level, is_over=is_over)
         elif message.topic == f"{DLQ_TOPIC_PREFIX}{group}":
-            yield step(StepKind.DEAD, message.store_timestamp)
+            yield step(JourneyStepKind.DEAD, message.store_timestamp)
         elif not is_copy(message.topic) or copy.group == group:
             pops = list(self._pops.steps(message, group)) if self._pops.is_popping(message, group) else []
             yield from pops
@@ -1201,9 +1203,9 @@ class Explainer:
             explanation = explained if message is explained.message else self._explained(message, group)
             for delivery in explanation.received:
                 if delivery.available_at not in popped_at:
-                    yield step(StepKind.FILTERED, delivery.available_at, outcome=delivery.outcome)
+                    yield step(JourneyStepKind.FILTERED, delivery.available_at, outcome=delivery.outcome)
             if not explanation.received and not pops:
-                yield step(StepKind.FILTERED, explanation.pulled_at, outcome=str(explanation.outcome))
+                yield step(JourneyStepKind.FILTERED, explanation.pulled_at, outcome=str(explanation.outcome))
 
     def _start(self, message: StoredMessage, consumer_group: str) -> Start | None:
         """Where the group began in the message's queue; None if the queue began again since then."""
@@ -1431,12 +1433,12 @@ def _otherwise(outcome: Outcome, explanation: Explanation) -> str:
     return "delivered"
 
 
-def _consumed(message: StoredMessage, trace: Mapping[str, Any]) -> Step:
+def _consumed(message: StoredMessage, trace: Mapping[str, Any]) -> JourneyStep:
     """The step that a client wrote of a copy: a row of CONSUMPTIONS."""
     client = client_name(trace["client_process"])
     call = Call(client, trace["retry_times"], trace["cost"], trace["success"], trace["code"])
     place = message.topic, message.queue_id, message.queue_offset
-    return Step(StepKind.CONSUMED, trace["consumed_at"] or trace["traced_at"], *place, call=call)
+    return JourneyStep(JourneyStepKind.CONSUMED, trace["consumed_at"] or trace["traced_at"], *place, call=call)
 
 
 # The answer to "why did this message not arrive?": finds the messages, and explains each to each group.
@@ -1748,7 +1750,7 @@ def message_json(message: StoredMessage) -> dict[str, Any]:
     return {name: getattr(message, name) for name in names} | {"properties": dict(message.properties)}
 
 
-def part_json(part: Part) -> dict[str, Any]:
+def part_json(part: ExpressionPart) -> dict[str, Any]:
     """A part of an evaluated expression as a JSON object, with its nested parts."""
     return {
         "kind": part.kind,

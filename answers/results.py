@@ -16,7 +16,7 @@ from answers.lag import FIELDS, Lag
 from answers.rendering import SHOWN, Shown, html_list, html_table, one_line, text_table
 from answers.report import GroupCounts
 from filtering.explanation.decision import Outcome, leaf_values
-from filtering.explanation.trace import Part
+from filtering.explanation.trace import ExpressionPart
 from schemas.delta.warehouse import Warehouse
 from schemas.utc_times import with_times, with_times_in_spark
 
@@ -83,7 +83,7 @@ def explanation_text(explanation: Explanation) -> str:
     return "\n".join(lines)
 
 
-def _leaves(trace: Part) -> tuple[Sequence[str], list[Sequence[str]], int]:
+def _leaves(trace: ExpressionPart) -> tuple[Sequence[str], list[Sequence[str]], int]:
     """The titles and rows of a table of the leaves, and the number of leaves that it does not show."""
     leaves = list(trace.leaves())
     rows = [

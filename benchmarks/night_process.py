@@ -26,7 +26,7 @@ def main() -> None:
         from schemas import spark_tasks
 
         spark_tasks.MOST_THREADS = 1
-        spark_tasks.LITTLE_WITHOUT_SPARK = 1 << 60
+        spark_tasks.NEW_SESSION_FROM_BYTES = 1 << 60
         steps = night_steps()
     if "--spark" in sys.argv:
         from jobs.cli.session import spark_session

@@ -35,10 +35,10 @@ Result = TypeVar("Result")
 
 Session: TypeAlias = "Callable[[], SparkSession]"
 """Returns the Spark session, and starts it if needed."""
-LITTLE = 512 << 20
+SPARK_FROM_BYTES = 512 << 20
 """Bytes of a log that the driver filters in about the time that a Spark job takes to start its workers."""
 
-LITTLE_WITHOUT_SPARK = 8 << 30
+NEW_SESSION_FROM_BYTES = 8 << 30
 """Bytes of a log that the driver filters in about the time that Spark takes with the start of a session."""
 
 MOST_THREADS = 4
@@ -77,8 +77,9 @@ def run_tasks(
     """Yields the result of each task, in order. ``function`` is copied for each thread, or pickled for Spark's workers.
 
     ``size``: bytes that all tasks read. With a master, Spark does all tasks. Without one, ``session`` is called if that
-    is more than LITTLE or, where no session runs yet, more than LITTLE_WITHOUT_SPARK; not on a machine of up to
-    MOST_THREADS cores, unless Spark Connect gives a session. While a session starts, this process does the first tasks.
+    is more than SPARK_FROM_BYTES or, where no session runs yet, more than NEW_SESSION_FROM_BYTES; not on a machine of
+    up to MOST_THREADS cores, unless Spark Connect gives a session. While a session starts, this process does the first
+    tasks.
     """
     if session is not None and tasks and is_master_given():
         yield from _run_in_spark(tasks, function, session())
@@ -190,8 +191,8 @@ def _is_little(size: int) -> bool:
     pyspark = sys.modules.get("pyspark.sql")
     active = pyspark.SparkSession.getActiveSession() if pyspark is not None else None
     if active is None and not is_session_given():
-        return cores() <= MOST_THREADS or size <= LITTLE_WITHOUT_SPARK
-    return size <= LITTLE or (active is not None and cores() <= MOST_THREADS and _is_local(active))
+        return cores() <= MOST_THREADS or size <= NEW_SESSION_FROM_BYTES
+    return size <= SPARK_FROM_BYTES or (active is not None and cores() <= MOST_THREADS and _is_local(active))
 
 
 def _is_local(spark: SparkSession) -> bool:

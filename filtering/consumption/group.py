@@ -717,7 +717,7 @@ class Moment(Enum):
 
 
 @dataclass(frozen=True)
-class Step:
+class TimelineStep:
     """A moment of a timeline, at ``at`` (ms).
 
     ``row`` is the subscription in force from then on, ``before`` the one until then (None: the first). ``reset`` is
@@ -739,9 +739,9 @@ class _WaitingChange(NamedTuple):
     reset: SubscriptionEvent | None = None
     restarts: Sequence[QueueRestart] = ()
 
-    def step(self, row: SubscriptionRow) -> Step:
+    def step(self, row: SubscriptionRow) -> TimelineStep:
         moment = Moment.RESTART if self.reset is None else Moment.RESET
-        return Step(self.at, moment, row, row, self.reset, self.restarts)
+        return TimelineStep(self.at, moment, row, row, self.reset, self.restarts)
 
 
 @dataclass(frozen=True)
@@ -755,7 +755,7 @@ class Timeline:
 
     first: SubscriptionRow | None
     pulls_at_first: bool
-    steps: Sequence[Step]
+    steps: Sequence[TimelineStep]
     resets: Sequence[SubscriptionEvent]
     commits: Mapping[int, Offsets] = field(default_factory=dict)
     changes: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
@@ -795,7 +795,9 @@ def timeline(
     return Timeline(first, first is not None and is_pulling(first), steps, ordered, commits or {}, changes or {})
 
 
-def _at_requests(steps: Iterable[Step], changes: Mapping[int, SubscriptionEvent], as_of: int | None) -> Iterator[Step]:
+def _at_requests(
+    steps: Iterable[TimelineStep], changes: Mapping[int, SubscriptionEvent], as_of: int | None
+) -> Iterator[TimelineStep]:
     """The steps, with each change after the last request that carried the former subscription.
 
     What was stored since then meets the next request.
@@ -816,7 +818,7 @@ def _steps(
     rows: Iterable[SubscriptionRow],
     waiting: list[_WaitingChange],
     is_pulling: Callable[[SubscriptionRow], bool],
-) -> Iterator[Step]:
+) -> Iterator[TimelineStep]:
     """``is_known``: whether the group was online before. ``waiting``: what happens to queues in the night, in order."""
     current = first
     for row in rows:
@@ -826,12 +828,12 @@ def _steps(
                 yield happening.step(current)
         if row.is_consuming and not is_known:
             is_known = True
-            yield Step(row.valid_from, Moment.BEGIN, row, current)
+            yield TimelineStep(row.valid_from, Moment.BEGIN, row, current)
         pulled = current is not None and is_pulling(current)
         if is_pulling(row):
-            yield Step(row.valid_from, Moment.CHANGE if pulled else Moment.START, row, current)
+            yield TimelineStep(row.valid_from, Moment.CHANGE if pulled else Moment.START, row, current)
         elif pulled:
-            yield Step(row.valid_from, Moment.STOP, row, current)
+            yield TimelineStep(row.valid_from, Moment.STOP, row, current)
         current = row
     for happening in waiting:
         if current is not None:
@@ -933,7 +935,7 @@ class GroupNightPlan:
         else:
             self._position = Position(self._offsets_so_far.waiting(self.group.key))
 
-    def _take(self, step: Step, is_pulling: bool, later: Sequence[Step]) -> None:
+    def _take(self, step: TimelineStep, is_pulling: bool, later: Sequence[TimelineStep]) -> None:
         """What a step changes. ``is_pulling``: whether the group pulled before it."""
         match step.moment:
             case Moment.BEGIN:
@@ -988,7 +990,7 @@ class GroupNightPlan:
             self.online.append(replace(window, stored_to=min(window.stored_to, end), kind=WindowKind.ONLINE))
         return plan.group
 
-    def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[Step]) -> None:
+    def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[TimelineStep]) -> None:
         """The group pulls messages stored from ``begin`` (ms) until its next step."""
         end = later[0].at if later else FOREVER
         self._windows.unread.note_pulls(row, begin, end)
@@ -996,7 +998,7 @@ class GroupNightPlan:
             window = PullWindow(in_force, row.valid_from, start, stop, reason=self._reason, mode=_mode(row))
             self._windows.add(self.online, window)
 
-    def _start(self, step: Step, kind: WindowKind) -> None:
+    def _start(self, step: TimelineStep, kind: WindowKind) -> None:
         """The group pulls what waits for it. What the broker deleted is lost to it."""
         topic, position = self.group.key[1], self._position
         self._windows.start(step.at)
@@ -1045,7 +1047,7 @@ class GroupNightPlan:
             reasons = {queue_id: f"{FIRST_START}: {reason}" for queue_id, reason in first_reasons.items()}
         return reasons | dict.fromkeys(self._position.reset & reasons.keys(), RESET)
 
-    def _reset(self, step: Step, is_pulling: bool, later: Sequence[Step]) -> None:
+    def _reset(self, step: TimelineStep, is_pulling: bool, later: Sequence[TimelineStep]) -> None:
         """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
         assert step.reset is not None
         queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0

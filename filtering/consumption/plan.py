@@ -43,8 +43,8 @@ from filtering.consumption.group import (
     GroupNightPlan,
     GroupStart,
     Moment,
-    Step,
     Timeline,
+    TimelineStep,
     timeline,
     undecided_between,
 )
@@ -377,7 +377,7 @@ def _with_new_switches(line: Timeline, as_of: int | None, config_before: BrokerC
     """The broker's switches changed after ``as_of`` (ms): a group whose pulls it refused before starts then."""
     if as_of is None or line.first is None or not line.pulls_at_first or is_pulling(line.first, config_before):
         return line
-    start = Step(as_of + 1, Moment.START, line.first, line.first)
+    start = TimelineStep(as_of + 1, Moment.START, line.first, line.first)
     return replace(line, pulls_at_first=False, steps=[start, *line.steps])
 
 

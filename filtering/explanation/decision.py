@@ -18,7 +18,7 @@ from filtering.delivery.message_filter import (
     own_expression,
     reads_others,
 )
-from filtering.explanation.trace import Part, Result, evaluated, trace
+from filtering.explanation.trace import ExpressionPart, Result, evaluated, trace
 from filtering.predicate import holds
 from filtering.pulls import refusal
 from filtering.sql92 import CompiledExpression, on_one_line
@@ -121,7 +121,7 @@ def passed(row: SubscriptionRow, expression: CompiledExpression | None) -> str:
     )
 
 
-def leaf_values(part: Part) -> str:
+def leaf_values(part: ExpressionPart) -> str:
     """The values of a leaf's properties, or its error."""
     if part.error:
         return part.error
@@ -139,7 +139,7 @@ def _leaves(expression: CompiledExpression, properties: Mapping[str, str]) -> st
     return "; ".join(shown) + (f"; and {len(decisive) - NAMED:,} more" if len(decisive) > NAMED else "")
 
 
-def _decisive(expression: CompiledExpression, properties: Mapping[str, str]) -> list[Part]:
+def _decisive(expression: CompiledExpression, properties: Mapping[str, str]) -> list[ExpressionPart]:
     return [part for part in trace(expression, properties).leaves() if part.decides]
 
 

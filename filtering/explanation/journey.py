@@ -117,7 +117,7 @@ def ended_offsets(body: bytes) -> list[int]:
     return [number for number in numbers if number is not None]
 
 
-class StepKind(StrEnum):
+class JourneyStepKind(StrEnum):
     """What happens to a message on its way."""
 
     WAITS = "WAITS"
@@ -153,7 +153,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Step:
+class JourneyStep:
     """A step of a message's way to a group, at ``at`` (ms; None: it has not happened), with the place of the copy.
 
     ``due`` (ms) and ``level`` are those of a WAITS or SENT_BACK; ``outcome`` is that of a FILTERED, ``call`` that of a
@@ -162,7 +162,7 @@ class Step:
     step and a RENEWED are ``due`` when the message comes again if nobody acknowledges it.
     """
 
-    kind: StepKind
+    kind: JourneyStepKind
     at: int | None
     topic: str
     queue_id: int

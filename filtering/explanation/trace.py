@@ -125,7 +125,7 @@ _OPPOSITE = {Result.TRUE: Result.FALSE, Result.FALSE: Result.TRUE}
 
 
 @dataclass(frozen=True)
-class Part:
+class ExpressionPart:
     """A part of an evaluated expression: ``node`` of its tree. ``kind`` is AND, OR, NOT or leaf.
 
     ``values`` are the properties that a leaf reads, None if missing. ``error`` says what failed. ``decides``: the
@@ -136,12 +136,12 @@ class Part:
     text: str
     result: Result
     node: Node = field(repr=False)
-    parts: Sequence[Part] = ()
+    parts: Sequence[ExpressionPart] = ()
     values: Mapping[str, str | None] = field(default_factory=dict)
     error: str | None = None
     decides: bool = False
 
-    def leaves(self) -> Iterator[Part]:
+    def leaves(self) -> Iterator[ExpressionPart]:
         """The leaves, from left to right."""
         if self.kind == "leaf":
             yield self
@@ -149,7 +149,7 @@ class Part:
             yield from part.leaves()
 
 
-def trace(expression: CompiledExpression, properties: Mapping[str, str]) -> Part:
+def trace(expression: CompiledExpression, properties: Mapping[str, str]) -> ExpressionPart:
     """The evaluation of an expression on a message's properties. Its result is the broker's."""
     return _marked(_part(expression.syntax_tree, properties, 0, reached=True), decides=True)
 
@@ -166,17 +166,19 @@ def _evaluated(node: Node, properties: Mapping[str, str]) -> tuple[Result, str |
         return Result.ERROR, str(error)
 
 
-def _part(node: Node, properties: Mapping[str, str], depth: int, reached: bool) -> Part:
+def _part(node: Node, properties: Mapping[str, str], depth: int, reached: bool) -> ExpressionPart:
     """``reached``: the broker evaluates this part."""
     node = inside(node)
     if depth == DEEPEST or not is_combination(node):
         return _leaf(node, properties, reached)
     if isinstance(node, Not):
         operand = _part(node.operand, properties, depth + 1, reached)
-        return Part("NOT", "NOT", _OPPOSITE.get(operand.result, operand.result), node, (operand,), error=operand.error)
+        return ExpressionPart(
+            "NOT", "NOT", _OPPOSITE.get(operand.result, operand.result), node, (operand,), error=operand.error
+        )
     kind: type[And | Or] = And if isinstance(node, And) else Or
     ends_at = Result.FALSE if kind is And else Result.TRUE
-    parts: list[Part] = []
+    parts: list[ExpressionPart] = []
     result = _OPPOSITE[ends_at] if reached else Result.NOT_EVALUATED
     for operand_node in _operands(node, kind):
         part = _part(operand_node, properties, depth + 1, reached and result not in (ends_at, Result.ERROR))
@@ -186,7 +188,9 @@ def _part(node: Node, properties: Mapping[str, str], depth: int, reached: bool) 
         ):
             result = part.result
     word = "AND" if kind is And else "OR"
-    return Part(word, word, result, node, parts, error=next((part.error for part in parts if part.error), None))
+    return ExpressionPart(
+        word, word, result, node, parts, error=next((part.error for part in parts if part.error), None)
+    )
 
 
 def _operands(node: Node, kind: type[And | Or]) -> list[Node]:
@@ -198,22 +202,22 @@ def _operands(node: Node, kind: type[And | Or]) -> list[Node]:
     return [node, *reversed(operands)]
 
 
-def _leaf(node: Node, properties: Mapping[str, str], reached: bool) -> Part:
+def _leaf(node: Node, properties: Mapping[str, str], reached: bool) -> ExpressionPart:
     text = expression_text(node)
     values = {name: properties.get(name) for name in named_properties(node)}
     if not reached:
-        return Part("leaf", text, Result.NOT_EVALUATED, node, values=values)
+        return ExpressionPart("leaf", text, Result.NOT_EVALUATED, node, values=values)
     result, error = _evaluated(node, properties)
-    return Part("leaf", text, result, node, values=values, error=error)
+    return ExpressionPart("leaf", text, result, node, values=values, error=error)
 
 
-def _marked(part: Part, decides: bool) -> Part:
+def _marked(part: ExpressionPart, decides: bool) -> ExpressionPart:
     """Marks the parts that decide the result."""
     parts = [_marked(inner, decides and _decides(part, inner)) for inner in part.parts]
     return replace(part, parts=parts, decides=decides)
 
 
-def _decides(whole: Part, part: Part) -> bool:
+def _decides(whole: ExpressionPart, part: ExpressionPart) -> bool:
     """Whether a part decides the result of the combination ``whole``."""
     if part.result is Result.NOT_EVALUATED:
         return False

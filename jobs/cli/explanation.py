@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from answers.explain import VERDICTS, Explanation, StoredMessage, step_text
 from filtering.explanation.decision import Outcome, Stage, leaf_values
-from filtering.explanation.trace import Part, Result
+from filtering.explanation.trace import ExpressionPart, Result
 from jobs.cli.text import print_table, short, time
 from schemas.errors import option, printable
 
@@ -120,7 +120,7 @@ def _print_full(explanation: Explanation) -> None:
         _line("bit map", f"positions {list(bit_map.positions)}: {asked}")
 
 
-def _decisive(trace: Part) -> list[str]:
+def _decisive(trace: ExpressionPart) -> list[str]:
     """One line for each leaf, or for the first leaves that decide the result if there are many."""
     leaves = list(trace.leaves())
     decisive = [leaf for leaf in leaves if leaf.decides]
@@ -132,11 +132,11 @@ def _decisive(trace: Part) -> list[str]:
     return lines
 
 
-def _leaf(leaf: Part, width: int) -> str:
+def _leaf(leaf: ExpressionPart, width: int) -> str:
     return f"{short(leaf.text, LONGEST_LEAF):<{width}}  {MARKS[leaf.result]}  {printable(leaf_values(leaf))}".rstrip()
 
 
-def _tree(part: Part, depth: int = 0) -> Iterator[str]:
+def _tree(part: ExpressionPart, depth: int = 0) -> Iterator[str]:
     pad = "  " * depth
     arrow = "  ←" if part.decides and not part.parts else ""
     if not part.parts:

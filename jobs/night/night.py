@@ -67,7 +67,7 @@ from jobs.night.log import LogPlan, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
 from jobs.night.pops import NO_POPS, NightPops, PopCounts
 from jobs.night.redo import NewMessages
-from jobs.night.rows import Part, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
+from jobs.night.rows import FilteredPart, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
 from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.tasks import (
     WRITTEN_BY_TASKS,
@@ -137,13 +137,13 @@ class NightTasks:
         uncertain_changes: UncertainChanges,
         filter_data: Mapping[str, Sequence[FilterDataInForce]],
         instants: Mapping[str, Int64s],
-    ) -> Part:
+    ) -> FilteredPart:
         """Makes the entries of the messages that ``read`` reads, and filters them. :meth:`add` adds them."""
         windows_now, uncertain_changes_now = ({}, {}) if self.hooks else (windows, uncertain_changes)
         topics = works_by_topic(self.broker, windows_now, uncertain_changes_now, filter_data, instants)
-        return Part(windows, uncertain_changes, read(topics))
+        return FilteredPart(windows, uncertain_changes, read(topics))
 
-    def add(self, part: Part) -> Part:
+    def add(self, part: FilteredPart) -> FilteredPart:
         """Adds the files of new entries. Hooks are asked after that."""
         result = part.result
         self.add_files(result)
@@ -175,7 +175,7 @@ class NightTasks:
         ranges = stored_ranges(self.changes.files, stored) if stored is not None else []
         return dispatch_to_lmqs(ranges, paths, self.changes.warehouse, work, dispatch, self.broker)
 
-    def discard(self, part: Part) -> None:
+    def discard(self, part: FilteredPart) -> None:
         """Deletes the files of new entries that are made again."""
         for name, files in part.result.files.items():
             table = next(table for table in WRITTEN_BY_TASKS if table.name == name)
@@ -583,7 +583,7 @@ class Night:
         rows = states_by_key(self.history)
         return self.pop_modes.pops(rows, self._events, self.pop_groups, self.broker, self._expects_record)
 
-    def _note_pops(self, new: Part) -> bool:
+    def _note_pops(self, new: FilteredPart) -> bool:
         """Notes the groups that popped in the night. Returns whether that is not what was known, or expected."""
         if Step.DELIVER not in self.steps:
             return False
@@ -645,7 +645,7 @@ class Night:
         self._tasks.discard(new)
         return rows
 
-    def _restarts(self, new: Part) -> dict[str, list[QueueRestart]]:
+    def _restarts(self, new: FilteredPart) -> dict[str, list[QueueRestart]]:
         """The queues that began again in the night. It is known when the new messages have been read."""
 
         def physical_offsets(topic: str, queue_offsets: Collection[int]) -> dict[Key, int]:
@@ -686,7 +686,7 @@ class Night:
         self._tasks.add_files(recovered_bodies)
         return recovered_bodies
 
-    def _new(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part:
+    def _new(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> FilteredPart:
         windows, uncertain_changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_changes)
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
         return self._tasks.make_entries(self._read_new, windows, uncertain_changes, filter_data, instants)
@@ -730,7 +730,7 @@ class Night:
         if result.is_multi_dispatched:
             result.add(self._tasks.dispatch_to_lmqs(result.files[COMMITLOG.name], stored, topics, dispatch))
 
-    def _late(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part | None:
+    def _late(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> FilteredPart | None:
         """Filters messages that earlier nights could not read, as those nights would have filtered them."""
         recovered_ranges = self.new.recovered_ranges
         stored = self._stored(end=self.state.filtered_to)
@@ -776,7 +776,7 @@ class Night:
         ranges = stored_ranges(self.changes.files, stored)
         return self._tasks.filter_stored(ranges, (CONSUMEQUEUE, DELIVERY_BLOCKS), topics)
 
-    def _backlog(self, plan: NightPlan) -> Part | None:
+    def _backlog(self, plan: NightPlan) -> FilteredPart | None:
         """Filters messages of earlier nights for groups that pull them only now."""
         first_run = first_run_of_backlog(plan, self.state)
         if first_run is None:
@@ -789,15 +789,17 @@ class Night:
         }
         if self.hooks:
             files = files_that_may_hold(self.changes.files(CONSUMEQUEUE), [within("run", first_run)])
-            return Part(windows, uncertain_changes, self._tasks.filter_hooked(files, windows, uncertain_changes))
+            return FilteredPart(
+                windows, uncertain_changes, self._tasks.filter_hooked(files, windows, uncertain_changes)
+            )
         topics = works_by_topic(self.broker, windows, uncertain_changes)
         ranges = stored_ranges(self.changes.files, first_run=first_run)
         result = self._tasks.filter_stored(ranges, (DELIVERY_BLOCKS,), topics)
         self._tasks.add_files(result)
-        return Part(windows, uncertain_changes, result)
+        return FilteredPart(windows, uncertain_changes, result)
 
 
-def _new_queues(plan: NightPlan, new: Part) -> dict[str, set[int]]:
+def _new_queues(plan: NightPlan, new: FilteredPart) -> dict[str, set[int]]:
     """By topic, the queues with messages that the plan did not allocate to clients with different tags."""
     known = {topic: queue_ids for (_, topic), queue_ids in plan.allocated.items()}
     new_queues: defaultdict[str, set[int]] = defaultdict(set)

@@ -22,7 +22,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes, commit, next_run
 from jobs.night.inputs import SubscriptionFile
 from jobs.night.night import by_topic
-from jobs.night.rows import Part, QueueNight, current_offset_rows, progress_rows
+from jobs.night.rows import FilteredPart, QueueNight, current_offset_rows, progress_rows
 from jobs.night.tasks import NO_INSTANTS, Work, filter_stored, works_by_topic
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -106,7 +106,9 @@ def replay(
     result = filter_stored(ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupNight(row.key, is_consuming=True, told_to=_unread(clients.get(row.key))) for row in in_force]
-    rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, uncertain, result)], queues, {}, facts.as_of, run)
+    rows = progress_rows(
+        {}, groups, BrokerOffsets(), [FilteredPart(windows, uncertain, result)], queues, {}, facts.as_of, run
+    )
     changes.add_rows(PULL_WINDOWS, [window_rows(NightPlan((), replayed, changes_of_clients, groups), run)])
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
     changes.add_rows(CURRENT_OFFSETS, current_offset_rows(rows.topics, run))

@@ -198,7 +198,7 @@ NOTHING: Mapping[str, Sequence[CountChange]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class FilteredPart:
     """The counts of workers, with the pull windows and uncertain changes that they are for, by topic."""
 
     windows: Mapping[str, Sequence[PullWindow]]
@@ -220,7 +220,7 @@ def progress_rows(
     before: Mapping[str, TopicOffsets],
     groups: Sequence[GroupNight],
     broker_offsets: BrokerOffsets,
-    parts: Sequence[Part],
+    parts: Sequence[FilteredPart],
     queues: Mapping[str, Mapping[int, QueueNight]],
     instants: Mapping[str, Int64s],
     as_of: int,
@@ -332,7 +332,7 @@ def _note_committed(offsets: TopicOffsets, committed: Mapping[str, Offsets]) -> 
     offsets.committed[rows[has_queue], columns[has_queue]] = values[has_queue]
 
 
-def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[str, Int64s]:
+def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[FilteredPart]) -> dict[str, Int64s]:
     """The counts of the filters by name of COUNTS, as arrays of groups x queues."""
     shape = len(offsets.groups), len(offsets.queue_ids)
     counts = {name: np.zeros(shape, np.int64) for name in COUNTS}

@@ -31,7 +31,7 @@ def main(store: str, folder: str, expression: str) -> None:
         "in the log": sorted(log.toArrow()["commitlog_offset"].to_pylist()),
     }
     print(json.dumps(found))
-    spark_tasks.LITTLE = -1
+    spark_tasks.SPARK_FROM_BYTES = -1
     spark_tasks.MOST_THREADS = 0
     spark_tasks.SECONDS_OF_A_READY_SESSION = 600
     pulls.main(["--group", "cg_sql_region_price", "--topic", "OrderEvents", "--warehouse", folder])

@@ -24,7 +24,7 @@ from answers.explain import missed
 from answers.facts import open_facts
 from answers.report import pops_of
 from filtering.explanation.decision import Outcome
-from filtering.explanation.journey import StepKind
+from filtering.explanation.journey import JourneyStepKind
 from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if
 from schemas.delta.warehouse import Warehouse
@@ -256,7 +256,7 @@ def test_each_journey_is_what_a_client_received_and_acknowledged(popped: Path) -
         for found in mqsieve.why(unique_key, group):
             popped_at = [(step.at, step.attempt) for step in found.journey if step.attempt is not None]
             assert popped_at == [(at, attempt) for at, attempt, _ in life]
-            acknowledged = [step for step in found.journey if step.kind is StepKind.ACKNOWLEDGED]
+            acknowledged = [step for step in found.journey if step.kind is JourneyStepKind.ACKNOWLEDGED]
             assert len(acknowledged) == sum(is_acknowledged for _, _, is_acknowledged in life)
     assert len(again) > 50
 

@@ -32,6 +32,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[
 @pytest.fixture
 def tasks_in_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every task goes to Spark's workers, however little there is to do and however long the session takes."""
-    monkeypatch.setattr(spark_tasks, "LITTLE", -1)
+    monkeypatch.setattr(spark_tasks, "SPARK_FROM_BYTES", -1)
     monkeypatch.setattr(spark_tasks, "MOST_THREADS", 0)
     monkeypatch.setattr(spark_tasks, "SECONDS_OF_A_READY_SESSION", 600)

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from schemas import spark_tasks
-from schemas.spark_tasks import LITTLE, LITTLE_WITHOUT_SPARK, place_text, run_tasks
+from schemas.spark_tasks import NEW_SESSION_FROM_BYTES, SPARK_FROM_BYTES, place_text, run_tasks
 
 BOTH = Barrier(2, timeout=60)
 
@@ -58,9 +58,9 @@ def test_a_machine_with_few_cores_never_starts_spark() -> None:
 
 def test_more_cores_than_threads_start_spark_for_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_tasks, "cores", lambda: 16)
-    assert list(run_tasks([1, 2], half, LITTLE, session)) == [10, 5]
+    assert list(run_tasks([1, 2], half, SPARK_FROM_BYTES, session)) == [10, 5]
     with pytest.raises(SparkStartedError):
-        list(run_tasks([1, 2], half, LITTLE_WITHOUT_SPARK + 1, session))
+        list(run_tasks([1, 2], half, NEW_SESSION_FROM_BYTES + 1, session))
 
 
 def test_a_given_master_means_spark_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,6 @@
 
 from schemas import spark_tasks
 
-spark_tasks.LITTLE = -1
+spark_tasks.SPARK_FROM_BYTES = -1
 spark_tasks.MOST_THREADS = 0
 spark_tasks.SECONDS_OF_A_READY_SESSION = 600
