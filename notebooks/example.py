@@ -7,8 +7,13 @@ import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobs import nightly
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pandas.io.formats.style import Styler
 
 CAPTURE = Path(__file__).parents[1] / "tests" / "cases" / "captures" / "small"
 _folder = tempfile.TemporaryDirectory(prefix="mqsieve-notebooks-", ignore_cleanup_errors=True)
@@ -20,6 +25,11 @@ def run_nightly(name: str, *options: object) -> str:
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         nightly.main([*map(str, options), "--warehouse", warehouse])
     return warehouse
+
+
+def bars(counts: pd.DataFrame) -> Styler:
+    """Counts as a table with a bar in each cell."""
+    return counts.style.set_uuid("bars").bar(color="#8fb3d9", vmin=0)
 
 
 @cache

@@ -11,7 +11,16 @@ from pyspark.sql import SparkSession
 from notebooks.run import NOTEBOOKS, code_cells, outputs_of
 from tests.depth import DEEP
 
-NAMES = {"first_look", "why_was_it_dropped", "what_if", "bit_map", "lag", "your_own_log", "spark_pipeline"}
+NAMES = {
+    "first_look",
+    "why_was_it_dropped",
+    "what_if",
+    "bit_map",
+    "lag",
+    "your_own_log",
+    "spark_pipeline",
+    "join_your_data",
+}
 MACHINE_PATHS = ("/tmp/", "/home/", "/work/", "/root/")
 
 
