@@ -227,7 +227,9 @@ def start_reason(topic: str, consume_from: ConsumeStart, pops: bool = False) -> 
 class GroupStart:
     """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for.
 
-    ``pops``: it pops; ``from_first_message``: then it begins at offset 0 while a queue has it.
+    ``pops``: it pops; ``from_first_message``: then it begins at offset 0 while a queue has it; ``commits_at_pop``: then
+    the broker keeps the offset after the last message that a pop read. Of a group in order, it keeps that after the
+    last acknowledged one.
     """
 
     key: GroupTopic
@@ -236,6 +238,7 @@ class GroupStart:
     broker_offsets: BrokerOffsets
     pops: bool = False
     from_first_message: bool = True
+    commits_at_pop: bool = False
 
     def position(self, at: int, resets: Iterable[SubscriptionEvent]) -> Position:
         """Where it begins at ``at`` (ms), when it is online for the first time: at an offset that the broker has.
@@ -421,20 +424,17 @@ class PullSession:
             )
 
     def offsets_behind(
-        self, topic: str, committed: Offsets, decided: Offsets, broker_offsets: BrokerOffsets, until: int
+        self, topic: str, committed: Offsets, decided: Offsets, broker_offsets: BrokerOffsets, before: int
     ) -> dict[int, int]:
-        """By queue id, the offsets that a group has ``committed`` where it did not keep up ``until`` (ms).
+        """By queue id, the offsets that a group has ``committed`` where messages stored ``before`` (ms) wait.
 
         They are no less than the offsets that were ``decided`` before.
         """
         offsets: dict[int, int] = {}
-        if broker_offsets.committed_at is None:
-            return offsets
-        until = min(until, broker_offsets.committed_at)
         for queue_id, offset in committed.items():
             stored_at = broker_offsets.stored_at(topic, queue_id, offset)
             since = 0 if queue_id in self.behind else self.at
-            if stored_at is not None and max(stored_at, since) < until - COMMIT_DELAY:
+            if stored_at is not None and max(stored_at, since) < before:
                 offsets[queue_id] = offset if queue_id in self.moved else max(offset, decided.get(queue_id, 0))
         return offsets
 
@@ -488,16 +488,24 @@ class GroupCommits:
 
         If the group moves to another offset of a queue later, the committed one says nothing about the time before.
         """
-        if not self.present:
-            return {}
-        key, broker_offsets = self.start.key, self.start.broker_offsets
-        decided = self.start.offsets_so_far.of(key) | self.lost_to
-        committed = self.uncommitted() | self.present
-        behind = session.offsets_behind(key[1], committed, decided, broker_offsets, until)
+        behind = self.behind(session, until, self.start.commits_at_pop)
         moved_later = {queue_id for at, queue_id in self.moves if at >= until}
         limits = {queue_id: offset for queue_id, offset in behind.items() if queue_id not in moved_later}
         session.limit(limits)
         return limits
+
+    def behind(self, session: PullSession, until: int, commits_at_pop: bool = False) -> dict[int, int]:
+        """By queue id, the committed offsets of queues in which the group was behind ``until`` (ms)."""
+        key, broker_offsets = self.start.key, self.start.broker_offsets
+        saved_at = broker_offsets.committed_at
+        if not self.present or saved_at is None:
+            return {}
+        if commits_at_pop:
+            before = min(until, max(saved_at, (broker_offsets.taken_at or 0) - SAVE_DELAY))
+        else:
+            before = min(until, saved_at) - COMMIT_DELAY
+        decided = self.start.offsets_so_far.of(key) | self.lost_to
+        return session.offsets_behind(key[1], self.uncommitted() | self.present, decided, broker_offsets, before)
 
 
 # Message filters.
@@ -910,7 +918,7 @@ class GroupNightPlan:
         if is_pulling:
             # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
             limits = self._committed.limit(self._windows.session, FOREVER)
-            self.group.behind = bool(limits)
+            self.group.behind = bool(self._committed.behind(self._windows.session, FOREVER))
             self.group.told_to.update(limits)
         else:
             self._wait()

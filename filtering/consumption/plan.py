@@ -142,7 +142,10 @@ def plan_night(
                 continue
             consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
             pops_at_all, from_first = any(row.pops for row in rows), config.init_pop_offset_by_check_msg_in_mem
-            group_start = GroupStart(key, consume_from, offsets_so_far, broker_offsets, pops_at_all, from_first)
+            commits_at_pop = pops_at_all and not (key[0] in pop_groups.in_order or config.enable_pop_buffer_merge)
+            group_start = GroupStart(
+                key, consume_from, offsets_so_far, broker_offsets, pops_at_all, from_first, commits_at_pop
+            )
             clients = tags_of_clients.get(key, ())
             restarts = broker_offsets.restarts.get(key[1], ())
             line = timeline(

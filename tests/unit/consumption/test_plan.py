@@ -259,12 +259,14 @@ CARRIES = (
 HOUR = 60 * MINUTE
 
 
-def plan_of_pops(*lines: str) -> NightPlan:
-    config, events = BrokerConfig(), events_of(*lines)
-    history = subscription_history(events, config)
-    pops = PopModes().pops(states_by_key(history), events, PopGroups(), config)
-    offsets = BrokerOffsets(min_offsets={"T": {0: 0}, "%RETRY%cg_T": {0: 0}})
-    return plan_night(history, events, OffsetsSoFar(), offsets, config, None, pops)
+def plan_of_pops(
+    *lines: str, offsets: BrokerOffsets | None = None, groups: PopGroups | None = None, merges: bool = False
+) -> NightPlan:
+    config, events = BrokerConfig(enable_pop_buffer_merge=merges), events_of(*lines)
+    history, groups = subscription_history(events, config), groups or PopGroups()
+    pops = PopModes().pops(states_by_key(history), events, groups, config)
+    offsets = offsets or BrokerOffsets(min_offsets={"T": {0: 0}, "%RETRY%cg_T": {0: 0}})
+    return plan_night(history, events, OffsetsSoFar(), offsets, config, None, pops, groups)
 
 
 def test_the_first_pop_of_a_queue_that_lost_its_first_message_begins_at_its_last() -> None:
@@ -313,3 +315,25 @@ def test_what_a_registration_leaves_open(protocol: str, stored_from: int, stored
     during = [each for each in planned.online if each.topic == "T" and each.stored_from <= HOUR < each.stored_to]
     same = [each.message_filter.expression == after.message_filter.expression for each in during]
     assert same == [protocol != "grpc_push"], "a PushConsumer asks with its former subscription until it restarts"
+
+
+@pytest.mark.parametrize(
+    ("in_order", "merges", "end"), [(False, False, 50), (True, False, NO_END), (False, True, NO_END)]
+)
+def test_the_broker_keeps_how_far_pops_have_read(in_order: bool, merges: bool, end: int) -> None:
+    """A request looks into the retry topic only now and then, so a redelivery may wait for longer than a pull does.
+
+    Of a group in order, the broker has the offset after the last acknowledged message; with enablePopBufferMerge it
+    commits later.
+    """
+    topic = "%RETRY%cg_T"
+    offsets = BrokerOffsets(
+        {("cg", topic): {0: 50}}, 50 * MINUTE, {"T": {0: 0}, topic: {0: 0}}, stored_at=stored_every_minute,
+        taken_at=51 * MINUTE,
+    )  # fmt: skip
+    groups = PopGroups(in_order=frozenset(["cg"] if in_order else []))
+    planned = plan_of_pops(POPS % (0, "a > 1", "grpc_push"), offsets=offsets, groups=groups, merges=merges)
+    assert {window.range_of(0)[1] for window in planned.online if window.topic == topic} == {end}
+    (group,) = [group for group in planned.groups if group.key == ("cg", topic)]
+    assert group.told_to == ({0: 50} if end == 50 else {})
+    assert not group.behind, "it is not for long"
