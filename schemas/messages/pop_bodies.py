@@ -1,6 +1,6 @@
-"""Reads the broker's record of pops from the bodies of its messages, which are JSON: all bodies of a chunk at once.
+"""Reads the broker's record of pops from a chunk of its log: rows of POP_RECORDS (their bodies: pop_json).
 
-Source: PopCheckPoint, AckMsg, BatchAckMsg (org.apache.rocketmq.store.pop), as fastjson writes them.
+Source: PopCheckPoint, AckMsg, BatchAckMsg (org.apache.rocketmq.store.pop).
 """
 
 from __future__ import annotations
@@ -11,34 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import json
 
 from filtering.pops.record import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, TIMER_TOPIC, is_record_topic
 from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
 from schemas.arrow_batches import decoded, numbered, repeated
 from schemas.messages.commitlog_rows import Messages
+from schemas.messages.pop_json import LISTS, Bodies, read_bodies
 from schemas.pops import POP_RECORDS
-from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, body_crcs
 
-_BODY = pa.schema(
-    [
-        ("c", pa.string()),  # group
-        ("t", pa.string()),  # topic
-        ("q", pa.int32()),  # queue id
-        ("so", pa.int64()),  # start offset
-        ("pt", pa.int64()),  # pop time
-        ("it", pa.int64()),  # invisible time
-        ("d", pa.list_(pa.int64())),  # what was handed out, as differences to the start offset
-        ("n", pa.int32()),  # the number of messages
-        ("rp", pa.string()),  # how often the checkpoint was put again
-        ("ao", pa.int64()),  # the acknowledged queue offset
-        ("aol", pa.list_(pa.int64())),  # the acknowledged queue offsets
-    ]
-)
-_PARSE = json.ParseOptions(explicit_schema=_BODY, unexpected_field_behavior="ignore")
-_NEWLINE, _CARRIAGE_RETURN, _SPACE = b"\n\r "
-_OPEN, _CLOSE = b"{}"
 NOT_A_RECORD = "a message among records of pops, whose tag is neither ck, ack nor bAck"
 DAMAGED_BODY = "a record of pops whose body is damaged"
 NOT_JSON = "a record of pops whose body is not the JSON object that a broker writes"
@@ -68,34 +49,32 @@ def pop_records(records: Records, messages: Messages, run: str) -> tuple[pa.Reco
     reject(at[is_damaged & (kinds >= 0)], DAMAGED_BODY)
     readable = (kinds >= 0) & ~is_damaged
     at, is_copy, kinds = at[readable], is_copy[readable], kinds[readable]
-    bodies, parsed = _parse(records, at)
+    bodies, parsed = read_bodies(records.log, records.at("body")[at], records.at("body_length")[at])
     reject(at[~parsed], NOT_JSON)
-    at, is_copy, kinds = at[parsed], is_copy[parsed], kinds[parsed]
     offsets, lengths, complete = _queue_offsets(bodies, kinds)
-    reject(at[~complete], INCOMPLETE)
+    reject(at[parsed & ~complete], INCOMPLETE)
     if not complete.any():
         return None, damage
-    bodies = bodies.filter(pa.array(complete))
-    at, is_copy, kinds = at[complete], is_copy[complete], kinds[complete]
-    record_row = np.repeat(np.arange(len(at)), lengths)
-    index = pa.array(record_row)
+    record_row = np.repeat(np.flatnonzero(complete), lengths)
+    bodies, at, is_copy, kinds = bodies.take(record_row), at[record_row], is_copy[record_row], kinds[record_row]
+    is_checkpoint = kinds == 0
     columns = {
-        "commitlog_offset": pa.array(records.physical_offsets()[at][record_row]),
-        "kind": numbered((CHECKPOINT, ACK, BATCH_ACK), kinds[record_row]),
-        "consumer_group": bodies["c"].dictionary_encode().combine_chunks().take(index),
-        "topic": bodies["t"].dictionary_encode().combine_chunks().take(index),
-        "queue_id": bodies["q"].combine_chunks().take(index),
+        "commitlog_offset": pa.array(records.physical_offsets()[at]),
+        "kind": numbered((CHECKPOINT, ACK, BATCH_ACK), kinds),
+        "consumer_group": bodies.text("c"),
+        "topic": bodies.text("t"),
+        "queue_id": pa.array(bodies.numbers["q"], pa.int32()),
         "queue_offset": pa.array(offsets),
-        "start_offset": bodies["so"].combine_chunks().take(index),
-        "popped_at": bodies["pt"].combine_chunks().take(index),
-        "invisible_time": pc.if_else(pa.array(kinds == 0), bodies["it"], None).combine_chunks().take(index),
-        "messages": pa.array(lengths[record_row], pa.int32()),
-        "is_copy": pa.array(is_copy[record_row]),
-        "is_put_again": pc.is_valid(bodies["rp"]).combine_chunks().take(index),
-        "store_timestamp": pa.array(messages.store_timestamp[at][record_row]),
-        "run": repeated(run, len(record_row)),
+        "start_offset": pa.array(bodies.numbers["so"]),
+        "popped_at": pa.array(bodies.numbers["pt"]),
+        "invisible_time": pa.array(bodies.numbers["it"], mask=~is_checkpoint),
+        "messages": pa.array(np.repeat(lengths, lengths), pa.int32()),
+        "is_copy": pa.array(is_copy),
+        "is_put_again": pa.array(bodies.is_put_again),
+        "store_timestamp": pa.array(messages.store_timestamp[at]),
+        "run": repeated(run, len(at)),
     }
-    return POP_RECORDS.batch(columns, len(record_row)), damage
+    return POP_RECORDS.batch(columns, len(at)), damage
 
 
 def _positions(messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -114,101 +93,36 @@ def _positions(messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.bool_]
     return at[is_record], (~is_timer & has_revive_topic)[is_record]
 
 
-def _parse(records: Records, at: NDArray[np.int64]) -> tuple[pa.Table, NDArray[np.bool_]]:
-    """The bodies of some records as columns of _BODY, and which of the records have a row there."""
-    starts, lengths = records.at("body")[at], records.at("body_length")[at]
-    last = starts + np.maximum(lengths, 1) - 1
-    parsed = (lengths > 1) & (records.log[starts] == _OPEN) & (records.log[last] == _CLOSE)
-    good = np.flatnonzero(parsed)
-    # A line for each body: the byte after it becomes the end of the line.
-    offsets, data = record_layout.spans(records.log, starts[good], lengths[good] + 1)
-    data[(data == _NEWLINE) | (data == _CARRIAGE_RETURN)] = _SPACE
-    data[offsets[1:] - 1] = _NEWLINE
-    tables, first = [_BODY.empty_table()], 0
-    for count, table in _parsed_lines(data, offsets.astype(np.int64)):
-        if table is None:
-            parsed[good[first : first + count]] = False
-        else:
-            tables.append(table)
-        first += count
-    return pa.concat_tables(tables), parsed
-
-
-def _parsed_lines(data: record_layout.Bytes, bounds: NDArray[np.int64]) -> Iterator[tuple[int, pa.Table | None]]:
-    """Numbers of lines, in order, each with their rows; None for a line that cannot be parsed."""
-    count = len(bounds) - 1
-    if not count:
-        return
-    lines = data[bounds[0] : bounds[-1]]
-    read = json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
-    try:
-        table = json.read_json(pa.py_buffer(lines), read, _PARSE)
-    except pa.ArrowInvalid:
-        table = None
-    if table is not None and len(table) == count:
-        yield count, table
-    elif count == 1:
-        yield 1, None
-    else:
-        yield from _parsed_lines(data, bounds[: count // 2 + 1])
-        yield from _parsed_lines(data, bounds[count // 2 :])
-
-
 def _queue_offsets(
-    bodies: pa.Table, kinds: NDArray[np.int64]
+    bodies: Bodies, kinds: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """The queue offsets of all bodies, one after another; the number of each body's; which bodies have all values.
 
     The offsets and numbers are only of those bodies. Without ``d``, a checkpoint is of consecutive offsets
     (PopCheckPoint.ackOffsetByIndex).
     """
-    rows = len(kinds)
-    has_names = pc.and_(pc.greater(pc.binary_length(bodies["c"]), 0), pc.greater(pc.binary_length(bodies["t"]), 0))
-    complete = np.array(has_names.fill_null(False))
+    numbers = bodies.numbers
+    is_checkpoint, is_ack = kinds == 0, kinds == 1
+    complete = (bodies.texts["c"] >= 0) & (bodies.texts["t"] >= 0) & (~is_checkpoint | (numbers["it"] >= 0))
     for name in ("q", "so", "pt"):
-        complete &= np.array(pc.greater_equal(bodies[name], 0).fill_null(False))
-    start, number = _numbers(bodies, "so"), _numbers(bodies, "n")
-    first, lengths = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-    values: list[NDArray[np.int64]] = []
-    for kind, (name, single) in enumerate((("d", None), ("aol", "ao"), ("aol", None))):
-        rows_of_kind = np.flatnonzero(kinds == kind)
-        lists = bodies[name].combine_chunks().take(pa.array(rows_of_kind))
-        sizes = np.array(pc.list_value_length(lists).fill_null(0))
-        listed = np.array(lists.flatten().fill_null(-1), np.int64)
-        if kind == 0:
-            listed = np.where(listed < 0, -1, listed + np.repeat(start[rows_of_kind], sizes))
-            given = np.where(sizes > 0, sizes, np.clip(number[rows_of_kind], 0, _LONGEST_POP))
-            complete[rows_of_kind] &= np.array(pc.greater_equal(bodies["it"], 0).fill_null(False))[rows_of_kind]
-            listed = _with_consecutive(listed, sizes, given, start[rows_of_kind])
-            sizes = given
-        elif single is not None:
-            listed, sizes = _numbers(bodies, single)[rows_of_kind], np.ones(len(rows_of_kind), np.int64)
-        first[rows_of_kind] = sum(len(array) for array in values) + np.cumsum(sizes) - sizes
-        lengths[rows_of_kind] = sizes
-        values.append(listed)
-    offsets = np.concatenate(values)
-    negative = np.append(0, np.cumsum(offsets < 0))
-    complete &= (lengths > 0) & (lengths <= _LONGEST_POP) & (negative[first + lengths] == negative[first])
-    lengths = lengths[complete]
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return offsets[np.repeat(first[complete], lengths) + within], lengths, complete
-
-
-def _with_consecutive(
-    listed: NDArray[np.int64], sizes: NDArray[np.int64], given: NDArray[np.int64], start: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The offsets of each checkpoint: those that are listed, or consecutive ones from its start."""
-    if np.array_equal(sizes, given):
-        return listed
-    within = np.arange(given.sum()) - np.repeat(np.cumsum(given) - given, given)
-    offsets: NDArray[np.int64] = np.repeat(start, given) + within
-    offsets[np.repeat(sizes > 0, given)] = listed
-    return offsets
-
-
-def _numbers(bodies: pa.Table, name: str) -> NDArray[np.int64]:
-    """A column of whole numbers; -1 where there is none."""
-    return np.array(bodies[name].fill_null(-1), np.int64)
+        complete &= numbers[name] >= 0
+    (first_of_pop, of_pop), (first_of_acks, of_acks) = (bodies.lists[name] for name in LISTS)
+    consecutive = np.where(is_checkpoint & (of_pop == 0), np.clip(numbers["n"], 0, _LONGEST_POP), 0)
+    lengths = np.where(is_checkpoint, np.where(of_pop > 0, of_pop, consecutive), np.where(is_ack, 1, of_acks))
+    complete &= (lengths > 0) & (lengths <= _LONGEST_POP)
+    lengths = np.where(complete, lengths, 0)
+    of_row = np.repeat(np.arange(len(kinds)), lengths)
+    nth = np.arange(len(of_row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    is_listed = (~is_ack & (consecutive == 0))[of_row]
+    first = np.where(is_checkpoint, first_of_pop, first_of_acks)[of_row]
+    offsets = np.where(is_ack, numbers["ao"], 0)[of_row]
+    offsets[is_listed] = bodies.listed[(first + nth)[is_listed]]
+    offsets[~is_listed & is_checkpoint[of_row]] = nth[~is_listed & is_checkpoint[of_row]]
+    is_negative = offsets < 0
+    offsets += np.where(is_checkpoint, numbers["so"], 0)[of_row]
+    complete[of_row[is_negative]] = False
+    is_kept = complete[of_row]
+    return offsets[is_kept], lengths[complete], complete
 
 
 def _damage(records: Records, messages: Messages, rejected: NDArray[np.int64], reason: str) -> Iterator[Damage]:

@@ -1,0 +1,117 @@
+"""Bodies of the record of pops: what the loop for plain ones reads, and what Arrow reads."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schemas.messages.pop_json import LISTS, NONE, NUMBERS, TEXTS, read_bodies
+from schemas.rocketmq_store.segments import SLACK
+
+CHECKPOINT = (
+    '{"bm":0,"bn":"broker-a","c":"pop_cg","d":[0,3,12],"it":60000,"n":3,"pt":1795730693283,"q":2,"ro":0,"so":123,'
+    '"sp":false,"t":"%RETRY%pop_cg_T","reviveTime":1795730753283}'
+)
+ACK = '{"ao":7,"bn":"broker-a","c":"cg","pt":1795730693283,"q":0,"so":7,"sp":true,"t":"T"}'
+BATCH = '{"aol":[7,8],"bn":"broker-a","c":"cg","pt":1795730693283,"q":0,"so":7,"t":"T"}'
+
+
+def values_of(bodies: list[str]) -> list[dict[str, Any] | None]:
+    """What is read of each body; None of what is no JSON object."""
+    encoded = [body.encode("utf-8", "surrogateescape") for body in bodies]
+    lengths = np.array([len(body) for body in encoded], np.int64)
+    # As in a log, other bytes follow each body.
+    log = np.frombuffer(b"".join(body + b"\x05" for body in encoded) + bytes(SLACK), np.uint8)
+    starts = np.cumsum(lengths + 1) - lengths - 1
+    found, is_read = read_bodies(log, starts, lengths)
+    texts = {name: found.text(name).to_pylist() for name in TEXTS}
+    rows: list[dict[str, Any] | None] = []
+    for row in range(len(bodies)):
+        values: dict[str, Any] = {name: int(found.numbers[name][row]) for name in NUMBERS}
+        values |= {name: texts[name][row] for name in TEXTS}
+        for name in LISTS:
+            first, length = (part[row] for part in found.lists[name])
+            values[name] = found.listed[first : first + length].tolist()
+        values["rp"] = bool(found.is_put_again[row])
+        rows.append(values if is_read[row] else None)
+    return rows
+
+
+def expected(body: str) -> dict[str, Any]:
+    values = json.loads(body)
+    found = {name: values.get(name, NONE) for name in NUMBERS} | {name: values.get(name) for name in TEXTS}
+    return found | {name: values.get(name, []) for name in LISTS} | {"rp": "rp" in values}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CHECKPOINT,
+        ACK,
+        BATCH,
+        "{}",
+        CHECKPOINT.replace("[0,3,12]", "[]"),
+        CHECKPOINT.replace('"c"', '"rp":"1","c"'),
+        CHECKPOINT.replace('"c":', '"c" : '),
+        CHECKPOINT.replace("pop_cg", "größe"),
+        CHECKPOINT.replace("pop_cg", 'a \\"quoted\\" one'),
+        CHECKPOINT.replace('"c"', '"\\u0063"'),
+        CHECKPOINT.replace('"bm":0', '"bm":1.5e3'),
+        CHECKPOINT.replace('"bm":0', '"bm":null'),
+        CHECKPOINT.replace('"bm":0', '"more":{"c":"other","d":[1]}'),
+        CHECKPOINT.replace("[0,3,12]", "[0, -3]"),
+    ],
+)
+def test_a_body_is_read_as_json(body: str) -> None:
+    (alone,) = values_of([body])
+    assert alone == expected(body)
+    assert values_of([ACK, body, CHECKPOINT, body]) == [expected(ACK), alone, expected(CHECKPOINT), alone]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "[]",
+        CHECKPOINT[:-1],
+        CHECKPOINT[:-1] + ",}",
+        CHECKPOINT.replace('"q":2', '"q":02'),
+        CHECKPOINT.replace('"q":2', '"q":2.5'),
+        CHECKPOINT.replace('"q":2', '"q":4294967296'),
+        CHECKPOINT.replace('"so":123', '"so":12345678901234567890'),
+        CHECKPOINT.replace('"so":123', '"so":"123"'),
+        CHECKPOINT.replace('"pop_cg"', "7"),
+        CHECKPOINT.replace("[0,3,12]", "[0,3"),
+        CHECKPOINT.replace("[0,3,12]", "[0,3,]"),
+        CHECKPOINT.replace("[0,3,12]", "3"),
+        CHECKPOINT.replace("false", "fals"),
+        CHECKPOINT.replace('"bm":0', '"bm":'),
+        CHECKPOINT.replace('"bm":0', '"bm":}'),
+        CHECKPOINT.replace('"bm":0', "bm:0"),
+    ],
+)
+def test_a_body_that_a_broker_does_not_write_is_not_read(body: str) -> None:
+    assert values_of([CHECKPOINT, body, ACK]) == [expected(CHECKPOINT), None, expected(ACK)]
+
+
+def test_the_loop_for_plain_bodies_agrees_with_arrow() -> None:
+    """A space makes a body one that Arrow reads."""
+    rng = random.Random(3)
+    bodies = []
+    for _ in range(3_000):
+        body = rng.choice([CHECKPOINT, ACK, BATCH])
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(1, len(body) - 1)
+            body = (
+                body[:at]
+                + rng.choice(["", '"', ",", ":", "[", "]", "0", "9", "-", "\\", "e", "c", " "])
+                + body[at + 1 :]
+            )
+        bodies.append(body)
+    found, by_arrow = values_of(bodies), values_of([body[:1] + " " + body[1:] for body in bodies])
+    assert [pair for pair in zip(bodies, found, by_arrow, strict=True) if pair[1] != pair[2]] == []
+    assert 300 < sum(row is not None for row in found) < 2_700
