@@ -227,9 +227,9 @@ def start_reason(topic: str, consume_from: ConsumeStart, pops: bool = False) -> 
 class GroupStart:
     """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for.
 
-    ``pops``: it pops; ``from_first_message``: then it begins at offset 0 while a queue has it; ``commits_at_pop``: then
-    the broker keeps the offset after the last message that a pop read. Of a group in order, it keeps that after the
-    last acknowledged one.
+    ``pops``: it pops. Then with ``from_first_message``, it begins at offset 0 while a queue has it; and with
+    ``commits_at_pop``, the broker keeps the offset after the last message that a pop read. Of a group in order, it
+    keeps that after the last acknowledged one.
     """
 
     key: GroupTopic

@@ -65,7 +65,7 @@ from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
 from jobs.night.log import LogPlan, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
-from jobs.night.pops import NO_POPS, NightPops, PopCounts
+from jobs.night.pops import NO_POPS, RECORD, NightPops, PopCounts
 from jobs.night.redo import NewMessages
 from jobs.night.rows import FilteredPart, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
 from jobs.night.steps import ALL_STEPS, Step
@@ -472,7 +472,6 @@ def plan_older_nights(
         changes.add_rows(PULL_WINDOWS, [window_rows(plan, entry.run)])
 
 
-_FIRST_POPS = ["consumer_group", "topic", "popped_at"]
 # The night.
 
 
@@ -513,6 +512,8 @@ class Night:
     _tasks: NightTasks = field(init=False)
     _settled: int | None = field(init=False, default=None)
     _expects_record: bool = field(init=False, default=False)
+    _records: pa.Table = field(init=False)
+    """What the night read of the broker's record of pops."""
 
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
@@ -590,11 +591,11 @@ class Night:
         known, self._expects_record = self._pops, False
         storage = self.changes.warehouse.log(POP_RECORDS).storage
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
-        checkpoints = [one_of("kind", [CHECKPOINT])]
-        stored = [within("commitlog_offset", self.state.filtered_to, self._end), *checkpoints]
-        read = read_rows(POP_RECORDS, storage, paths, _FIRST_POPS, checkpoints)
-        records = pa.concat_tables([read, self.changes.rows(POP_RECORDS, _FIRST_POPS, stored)])
-        first = least(records, _FIRST_POPS[:2], _FIRST_POPS[2])
+        stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
+        read = read_rows(POP_RECORDS, storage, paths, RECORD)
+        self._records = pa.concat_tables([read, self.changes.rows(POP_RECORDS, RECORD, stored)])
+        checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
+        first = least(checkpoints, ["consumer_group", "topic"], "popped_at")
         self.pop_modes = self.pop_modes.with_pops({(group, topic): at for (group, topic), at in first.items()})
         return self._pops != known
 
@@ -602,7 +603,15 @@ class Night:
         """Writes what groups popped."""
         if Step.DELIVER not in self.steps or not self.pop_modes.are_written_down(self.broker):
             return NO_POPS
-        pops = NightPops(self.state, self.changes, self.history, self.pop_groups, self._end, self.new.recovered_ranges)
+        pops = NightPops(
+            self.state,
+            self.changes,
+            self.history,
+            self.pop_groups,
+            self._records,
+            self._end,
+            self.new.recovered_ranges,
+        )
         return replace(pops.run(), popping=self._pops.recorded.keys())
 
     @property

@@ -35,7 +35,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFileWriter
-from schemas.delta.table_rows import Key, Where, group_numbers, least, one_of, within
+from schemas.delta.table_rows import Key, Where, filtered, group_numbers, least, one_of, within
 from schemas.pops import POP_RECORDS, POPS, RECORDED
 
 OUTCOMES = (DELIVERED, DROPPED_BY_CLIENT, DEAD)
@@ -43,6 +43,11 @@ UNKNOWN_SUBSCRIPTION = 0
 """As ``subscription_from``: no event says what the group subscribed to when it popped, or it was something else."""
 _KEY = ["consumer_group", "topic", "queue_id", "queue_offset"]
 _OF_POP = ["start_offset", "popped_at"]
+RECORD = [
+    "kind", *_KEY, *_OF_POP, "commitlog_offset", "invisible_time", "messages", "is_copy", "is_put_again",
+    "store_timestamp",
+]  # fmt: skip
+"""The columns of POP_RECORDS from which pops follow."""
 _MESSAGE = [
     "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "sys_flag", "tags", "reconsume_times",
 ]  # fmt: skip
@@ -73,6 +78,7 @@ NO_POPS = PopCounts()
 class NightPops:
     """The pops of one night. ``history``: of subscriptions. ``end``: the physical offset up to which the night goes.
 
+    ``records``: what the night read of the broker's record, with the columns RECORD.
     ``recovered_ranges``: the parts of the log that only this night could read.
     """
 
@@ -82,6 +88,7 @@ class NightPops:
         changes: Changes,
         history: Sequence[SubscriptionRow],
         groups: PopGroups,
+        records: pa.Table,
         end: int,
         recovered_ranges: Sequence[LogRange] = (),
     ) -> None:
@@ -89,6 +96,7 @@ class NightPops:
         self._changes = changes
         self._groups = groups
         self._begin, self._end = state.filtered_to, end
+        self._read = filtered(records, [within("commitlog_offset", state.filtered_to, end)])
         self._recovered_ranges = recovered_ranges
         self._subscriptions = states_by_key(history)
 
@@ -114,9 +122,8 @@ class NightPops:
 
     def _records(self) -> pa.Table:
         """The records of the night: of its part of the log, and those that earlier nights could not read."""
-        new = self._changes.rows(POP_RECORDS, None, [within("commitlog_offset", self._begin, self._end)])
         late = [within("commitlog_offset", below=self._begin), one_of("run", [self._changes.run])]
-        records = pa.concat_tables([new, self._changes.rows(POP_RECORDS, None, late)])
+        records = pa.concat_tables([self._read, self._changes.rows(POP_RECORDS, RECORD, late)])
         return records.filter(pc.invert(records["is_put_again"].fill_null(False)))
 
     def _open_before(self, records: pa.Table) -> pa.Table:
@@ -356,7 +363,7 @@ def restore_pops(before_run: str, cut: int, changes: Changes) -> None:
     fresh = replaced(
         pops, renewed_at=nothing, visible_at=pc.add(pops["popped_at"], pops["invisible_time"]), acknowledged_at=nothing
     )
-    records = changes.rows(POP_RECORDS)
+    records = changes.rows(POP_RECORDS, RECORD)
     is_checkpoint = pc.equal(records["kind"], CHECKPOINT)
     known = _pops(fresh, records.filter(is_checkpoint), records.filter(pc.invert(is_checkpoint)), before_run)
     known = known.slice(0, len(pops))
