@@ -85,10 +85,10 @@ def read_bodies(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Bodi
     for name, (begins, sizes) in zip(TEXTS, places, strict=True):
         texts[name], known_texts[name] = _numbered(log, begins, sizes)
         if len(others):
-            of_others = table[name].combine_chunks()
+            other_texts = table[name].combine_chunks()
             texts[name][others] = len(known_texts[name]) + np.arange(len(others))
-            texts[name][others[np.array(pc.equal(pc.binary_length(of_others), 0).fill_null(True))]] = NONE
-            known_texts[name] = pa.concat_arrays([known_texts[name], of_others])
+            texts[name][others[np.array(pc.equal(pc.binary_length(other_texts), 0).fill_null(True))]] = NONE
+            known_texts[name] = pa.concat_arrays([known_texts[name], other_texts])
     parts = [listed[:used]]
     if len(others):
         for values, name in zip(numbers, NUMBERS, strict=True):
@@ -99,10 +99,10 @@ def read_bodies(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Bodi
             begins[others] = sum(map(len, parts)) + np.cumsum(sizes[others]) - sizes[others]
             parts.append(values.flatten().fill_null(NONE).to_numpy())
         is_put_again[others] = np.array(pc.is_valid(table[PUT_AGAIN]))
-    of_name = {name: (begins, sizes) for name, (begins, sizes) in zip(LISTS, lists, strict=True)}
+    by_name = {name: (begins, sizes) for name, (begins, sizes) in zip(LISTS, lists, strict=True)}
     return (
         Bodies(
-            dict(zip(NUMBERS, numbers, strict=True)), texts, known_texts, of_name, np.concatenate(parts), is_put_again
+            dict(zip(NUMBERS, numbers, strict=True)), texts, known_texts, by_name, np.concatenate(parts), is_put_again
         ),
         is_read,
     )
@@ -113,9 +113,9 @@ def _numbered(log: Bytes, starts: Positions, lengths: Positions) -> tuple[NDArra
     interner = Interner()
     has_text = lengths > 0
     numbers = np.full(len(starts), NONE, np.int32)
-    found = interner.numbers(log, starts[has_text], lengths[has_text])
-    assert found is not None
-    numbers[has_text] = found
+    text_numbers = interner.numbers(log, starts[has_text], lengths[has_text])
+    assert text_numbers is not None
+    numbers[has_text] = text_numbers
     return numbers, binary_array(*interner.texts()).view(pa.string())
 
 
