@@ -191,7 +191,7 @@ def _in_block(
 # Messages.
 
 
-MOST_FOUND = 1000
+MOST_MESSAGES = 1000
 """Messages that a property may find."""
 _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
 
@@ -251,8 +251,8 @@ def as_copy(message: StoredMessage, facts: BrokerFacts) -> Copy:
     )
 
 
-_OF_ENTRIES = ("entry", "dispatched_by", "deliveries", "in_lmqs")
-_COLUMNS = [name for name in StoredMessage.__dataclass_fields__ if name not in _OF_ENTRIES]
+_ENTRY_FIELDS = ("entry", "dispatched_by", "deliveries", "in_lmqs")
+_COLUMNS = [name for name in StoredMessage.__dataclass_fields__ if name not in _ENTRY_FIELDS]
 """The fields that are columns of commitlog."""
 
 
@@ -274,7 +274,7 @@ def _without_traces(facts: BrokerFacts, messages: Sequence[StoredMessage]) -> li
 def find_where(facts: BrokerFacts, expression: str) -> list[StoredMessage]:
     """The messages for which an SQL92 expression is true, in the order of the log.
 
-    Raises InvalidExpression, and UsageError if they are more than MOST_FOUND.
+    Raises InvalidExpression, and UsageError if they are more than MOST_MESSAGES.
     """
     offsets: list[int] = []
     columns = ["commitlog_offset", "properties"]
@@ -282,8 +282,8 @@ def find_where(facts: BrokerFacts, expression: str) -> list[StoredMessage]:
         rows = view(facts.warehouse.rows(COMMITLOG, file_columns(columns), files=[file]), columns)
         _, matching = match(rows["properties"].combine_chunks(), [expression]).pairs()
         offsets += rows["commitlog_offset"].take(matching).to_pylist()
-        if len(offsets) > MOST_FOUND:
-            raise UsageError(f"more than {MOST_FOUND} messages have {expression}: add a condition")
+        if len(offsets) > MOST_MESSAGES:
+            raise UsageError(f"more than {MOST_MESSAGES} messages have {expression}: add a condition")
     return read(facts, offsets)
 
 
@@ -680,7 +680,7 @@ class WindowsOfMessages:
         self._runs = [night.run for night in facts.nights]
         self._numbers = {run: number for number, run in enumerate(self._runs)}
         self._ends = [night.delivered_to or 0 for night in facts.nights]
-        self.of_topic = cache(self._read_windows)
+        self.topic_windows = cache(self._read_windows)
         """The windows of a topic, each with its run."""
         self._last: tuple[int, Mapping[str, Sequence[_Covering]]] = -1, {}
 
@@ -692,7 +692,7 @@ class WindowsOfMessages:
         """The pulls of a message by a group with these states on the topic, in order."""
         by_start = {row.valid_from: row for row in rows}
         pulls = []
-        for night, window in self._of_message(message).get(group, ()):
+        for night, window in self._covering_by_group(message).get(group, ()):
             if window.kind not in (WindowKind.LOST, WindowKind.UNCERTAIN):
                 at = self._pulled_at(night, window, message)
                 pulls.append(Pulled(by_start[window.subscription_from], at, self._config(night, window, at)))
@@ -700,15 +700,15 @@ class WindowsOfMessages:
 
     def are_lost(self, message: StoredMessage, group: str) -> bool:
         """Whether the broker deleted the message before the group pulled it."""
-        return any(window.kind is WindowKind.LOST for _, window in self._of_message(message).get(group, ()))
+        return any(window.kind is WindowKind.LOST for _, window in self._covering_by_group(message).get(group, ()))
 
     def has_own_offsets(self, message: StoredMessage, group: str) -> bool:
         """Whether a client that broadcasts pulled the message, or did not, by offsets that are not known."""
-        return any(window.reason == OWN_OFFSETS for _, window in self._of_message(message).get(group, ()))
+        return any(window.reason == OWN_OFFSETS for _, window in self._covering_by_group(message).get(group, ()))
 
     def changes(self, message: StoredMessage, group: str) -> list[int]:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
-        windows = (window for _, window in self._of_message(message).get(group, ()))
+        windows = (window for _, window in self._covering_by_group(message).get(group, ()))
         return sorted({window.subscription_from for window in windows if window.reason == HELD_PULL})
 
     def _pulled_at(self, night: int, window: PullWindow, message: StoredMessage) -> int:
@@ -731,7 +731,7 @@ class WindowsOfMessages:
             return own, False
         return bisect_left(self._runs, message.dispatched_by or ""), True
 
-    def _of_message(self, message: StoredMessage) -> Mapping[str, Sequence[_Covering]]:
+    def _covering_by_group(self, message: StoredMessage) -> Mapping[str, Sequence[_Covering]]:
         """By group, the windows that cover a message, each with the number of its night."""
         if self._last[0] != message.commitlog_offset:
             self._last = message.commitlog_offset, self._windows_of(message)
@@ -742,7 +742,7 @@ class WindowsOfMessages:
         covering: defaultdict[str, list[_Covering]] = defaultdict(list)
         if number < len(self._nights):
             place = message.queue_id, message.queue_offset, message.commitlog_offset
-            for run, window in self.of_topic(message.topic):
+            for run, window in self.topic_windows(message.topic):
                 night = self._numbers[run]
                 if window.covers(*place, message.store_timestamp) and is_about(window.kind, night, number, is_late):
                     covering[window.consumer_group].append((night, window))
@@ -802,7 +802,7 @@ class PopsOfMessages:
             each.available_at: each.outcome for each in message.deliveries if each.consumer_group == consumer_group
         }
         step = partial(JourneyStep, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
-        for pop in self._of_message(message, consumer_group):
+        for pop in self._pops_of_group(message, consumer_group):
             at, acknowledged_at = pop["popped_at"], pop["acknowledged_at"]
             outcome = outcomes.get(at, str(Outcome.NOT_SUBSCRIBED))
             due = at + pop["invisible_time"]
@@ -823,7 +823,7 @@ class PopsOfMessages:
         at = message.queue_offset
         return min((popped_at for (popped_at, start), end in last.items() if start <= at < end), default=None)
 
-    def _of_message(self, message: StoredMessage, consumer_group: str) -> Sequence[_Pop]:
+    def _pops_of_group(self, message: StoredMessage, consumer_group: str) -> Sequence[_Pop]:
         pops = self._at(message.commitlog_offset)
         return [pop for pop in pops if pop["consumer_group"] == consumer_group and pop["topic"] == message.topic]
 
@@ -964,7 +964,7 @@ class Explainer:
         self._seeming = seeming_disagreements(history, events)
         self._positions = cache(partial(positions_in_queue, replace(facts, newer=None), groups))
         self._windows = WindowsOfMessages(facts, groups)
-        self._first_starts = cache(lambda topic: FirstStarts(facts, self._windows.of_topic(topic)))
+        self._first_starts = cache(lambda topic: FirstStarts(facts, self._windows.topic_windows(topic)))
         self._pops = PopsOfMessages(facts)
         self._traces = cache(self._read_traces)
         self._has_traces = bool(facts.warehouse.files(CONSUMPTIONS, facts.name))

@@ -28,7 +28,7 @@ NAMED = 3
 """The number of groups that a line names; others are counted."""
 _FROM_OFFSETS = (WindowKind.BACKLOG, WindowKind.RESET, WindowKind.LOST)
 """The windows that begin at an offset: where groups began, returned or went back."""
-_OF_FIRST_START = f"{FIRST_START}: "
+_FIRST_START_PREFIX = f"{FIRST_START}: "
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class FirstStarts:
             return None
         lost = [each.offsets[queue_id][0] for each in first if each.kind is WindowKind.LOST]
         offset = min(begin, end, *lost)
-        reason = window.reason.removeprefix(_OF_FIRST_START)
+        reason = window.reason.removeprefix(_FIRST_START_PREFIX)
         if offset == 0 and window.reason != reason:
             reason = with_first_message(StartReason(reason))
         return Start(at, offset, reason)
@@ -111,7 +111,7 @@ def started_last_night(facts: BrokerFacts) -> list[str]:
     if oldest is None or not facts.nights or not facts.last.has_windows:
         return []
     rows = facts.rows(PULL_WINDOWS, where=[one_of("run", [facts.nights[-1].run]), within("available_at", oldest + 1)])
-    is_first = pc.starts_with(rows["reason"], _OF_FIRST_START)
+    is_first = pc.starts_with(rows["reason"], _FIRST_START_PREFIX)
     new: defaultdict[str, dict[str, int]] = defaultdict(dict)
     events = resets_and_first_starts(facts.events)[1]
     for row in rows.filter(is_first).select(["topic", "consumer_group", "available_at"]).to_pylist():

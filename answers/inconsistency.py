@@ -40,7 +40,7 @@ from schemas.spark_tasks import Session
 STOPPED, DROPPED, WAITING, PASSED_OVER = "STOPPED_BY_BROKER", "DROPPED_BY_CLIENT", "WAITING", "PASSED_OVER"
 """Why clients do not get a message: another subscription stops it, the client of the queue drops it, it waits, or
 another client's pop read it, and passed it over for all."""
-_OF_LOSS = pa.schema(
+_LOSS_SCHEMA = pa.schema(
     [
         ("consumer_group", pa.string()),
         ("clients", pa.list_(pa.string())),
@@ -309,6 +309,6 @@ def lost_rows(disagreements: Disagreements) -> pa.Table:
         (loss.state.consumer_group, loss.clients, loss.state.valid_from, loss.state.valid_to, loss.is_lost, loss.how)
         for loss in disagreements.losses
     )
-    loss_columns = table_of(_OF_LOSS, losses).take(rows["loss"])
+    loss_columns = table_of(_LOSS_SCHEMA, losses).take(rows["loss"])
     rows = rows.drop_columns(["loss"])
-    return pa.table([*rows.columns, *loss_columns.columns], schema=pa.unify_schemas([rows.schema, _OF_LOSS]))
+    return pa.table([*rows.columns, *loss_columns.columns], schema=pa.unify_schemas([rows.schema, _LOSS_SCHEMA]))

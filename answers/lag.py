@@ -181,12 +181,12 @@ def standings(
         standing = Standing(group, topic, queue_id, committed, min(position, end), end, filtered_to)
         if standing.is_behind or standing.ahead or not only_behind:
             yield standing
-    for standing in _of_new_subscriptions(facts, groups, topics):
+    for standing in _new_standings(facts, groups, topics):
         if (queue_ids is None or standing.queue_id in queue_ids) and (standing.is_behind or not only_behind):
             yield standing
 
 
-def _of_new_subscriptions(
+def _new_standings(
     facts: BrokerFacts, groups: Collection[str] | None, topics: Collection[str] | None
 ) -> Iterator[Standing]:
     """Where groups are that subscribed after the last night, by the broker that runs."""

@@ -281,7 +281,7 @@ def errors(problems: Iterable[Problem]) -> list[Problem]:
 def _problems(
     facts: BrokerFacts, counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding]
 ) -> Iterator[Problem]:
-    yield from map(_of_remark, facts.last.remarks)
+    yield from map(_remark_problem, facts.last.remarks)
     for text in facts.last.misread_settings:
         if f"misread-setting: {text}" not in facts.last.remarks:
             yield Problem("misread-setting", text)
@@ -303,24 +303,24 @@ def _problems(
         text = f"the broker refuses every pull of {listed(subscriptions, NAMED)} with {code.text}"
         yield Problem("refused-pulls", text)
     yield from _without_messages(facts, in_force)
-    yield from _of_findings(counts, findings)
+    yield from _finding_problems(counts, findings)
     for group, topic in sorted(counts, key=itemgetter(1, 0)):
         if lost := counts[group, topic]["lost"]:
             text = f"{group} on {topic} lost {counted(lost, 'entry', 'entries')}, {MEANINGS['lost']}"
             yield Problem("lost-messages", text)
-    yield from _of_traces(facts)
+    yield from _trace_problems(facts)
     for ahead in away_beyond_end(facts):
         yield Problem("offset-beyond-end", f"{ahead.consumer_group} on {ahead.topic}: {ahead.text}")
     yield from (Problem(problem.code, f"quarantined: {problem.text}") for problem in in_quarantine)
 
 
-def _of_remark(remark: str) -> Problem:
+def _remark_problem(remark: str) -> Problem:
     """A remark of the ledger: its condition, and a text."""
     code, _, text = remark.partition(": ")
     return Problem(code, text) if code in CONDITIONS else Problem("remark", remark)
 
 
-def _of_findings(counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding]) -> Iterator[Problem]:
+def _finding_problems(counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding]) -> Iterator[Problem]:
     """Expressions that fail in the night, other errors of subscriptions, and clients that disagree."""
     failing = {
         key: each["evaluation_errors"] / each["scanned"]
@@ -354,7 +354,7 @@ def _of_findings(counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding
         yield Problem("wrong-subscription", f"{rest}; lint lists all")
 
 
-def _of_traces(facts: BrokerFacts) -> Iterator[Problem]:
+def _trace_problems(facts: BrokerFacts) -> Iterator[Problem]:
     """What clients wrote in the last night that contradicts deliveries, and what it decided."""
     proof_of_night = proof(facts, facts.last.run)
     if proof_of_night is None:
@@ -704,7 +704,7 @@ def nights_with_deliveries(facts: BrokerFacts) -> Sequence[LedgerEntry]:
     return nights
 
 
-def chosen_nights(nights: Sequence[LedgerEntry], since: int | None) -> list[LedgerEntry]:
+def recent_nights(nights: Sequence[LedgerEntry], since: int | None) -> list[LedgerEntry]:
     """The nights that ended at or after an instant (ms), at most MOST_NIGHTS. None: the last NIGHTS.
 
     Raises UsageError if no night ended so late.
@@ -869,7 +869,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     night before.
     """
     with_deliveries = nights_with_deliveries(facts)
-    shown = chosen_nights(with_deliveries, since)
+    shown = recent_nights(with_deliveries, since)
     compared_entry = compared_night(with_deliveries, compare)
     entries = shown if compared_entry is None or compared_entry in shown else [compared_entry, *shown]
     by_run = counts_by_run(facts, [entry.run for entry in entries])

@@ -27,7 +27,7 @@ from schemas.spark_tasks import Session
 from schemas.utc_times import TIMES
 
 TABLES = (*EXPORTED, DELIVERIES)
-OF_MESSAGES = ("keys", "tags")
+MESSAGE_COLUMNS = ("keys", "tags")
 """Columns of commitlog that deliveries have here, too."""
 _TIMESTAMP = pa.timestamp("us", "UTC")
 """What columns of times in ms are here."""
@@ -75,7 +75,7 @@ def _parsed(query: str) -> exp.Query:
 
 
 def _columns_of(name: str) -> list[str]:
-    return [*columns_of(name), *(OF_MESSAGES if name == DELIVERIES else ())]
+    return [*columns_of(name), *(MESSAGE_COLUMNS if name == DELIVERIES else ())]
 
 
 def _columns(tree: exp.Query) -> set[str] | None:
@@ -89,7 +89,7 @@ def _copy(engine: QueryBuilder, warehouse: Warehouse, name: str, columns: set[st
     """Gives the engine a copy of a table as readers see it."""
     known = _columns_of(name)
     needed = [column for column in known if columns is None or column in columns] or known[:1]
-    message_columns = [column for column in needed if name == DELIVERIES and column in OF_MESSAGES]
+    message_columns = [column for column in needed if name == DELIVERIES and column in MESSAGE_COLUMNS]
     own = [column for column in needed if column not in message_columns]
     schema = pa.schema([_as_time(field) for field in schema_of(name, own, message_columns)])
     batches = _batches(warehouse, name, Selection(columns=own, message_columns=message_columns), schema)

@@ -101,7 +101,7 @@ class _Windows:
             if window.kind in PULLED and window.stored_from < period[1] and period[0] < window.stored_to:
                 self._windows[window.key].append((numbers[run], window))
         popping = [key for key in facts.popping if key[0] in groups and key[1] in topics]
-        for key, window in _of_pops(facts, popping, self._queues).items():
+        for key, window in _pop_windows(facts, popping, self._queues).items():
             self._windows[key].append((len(facts.nights) - 1, window))
 
     def pulled(self, group: str, topic: str) -> PulledMessages:
@@ -145,7 +145,7 @@ class _Windows:
         return least(self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept), ["queue_id"], "queue_offset")
 
 
-def _of_pops(
+def _pop_windows(
     facts: BrokerFacts, keys: Sequence[GroupTopic], queues: Mapping[GroupTopic, Sequence[tuple[int, int | None, int]]]
 ) -> dict[GroupTopic, PullWindow]:
     """What pops of some groups read: in each queue from where the first of them began to the group's offset."""

@@ -21,7 +21,7 @@ NOT_SEEN = "POP and gRPC consumers and tiered storage use no bit map, and do not
 
 def parser() -> Parser:
     parser = Parser("advise", __doc__, EXAMPLES)
-    options.add_answer(parser, of_every_broker=True)
+    options.add_answer(parser, all_brokers=True)
     options.add_json(parser)
     return parser
 

@@ -21,7 +21,7 @@ EXAMPLES = (
 
 def parser() -> Parser:
     parser = Parser("explain", __doc__, EXAMPLES)
-    options.add_answer(parser, of_every_broker=True)
+    options.add_answer(parser, all_brokers=True)
     parser.add_argument(
         "--group", type=given_name, metavar="NAME", help="the consumer group; default: every group, one line for each"
     )

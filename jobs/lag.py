@@ -32,7 +32,7 @@ OLDER_KEYS = {
 
 def parser() -> Parser:
     parser = Parser("lag", __doc__, EXAMPLES)
-    options.add_answer(parser, of_every_broker=True)
+    options.add_answer(parser, all_brokers=True)
     parser.add_argument(
         "--group",
         type=given_name,

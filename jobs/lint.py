@@ -27,7 +27,7 @@ FAIL_ON = ("error", "warn")
 
 def parser() -> Parser:
     parser = Parser("lint", __doc__, EXAMPLES)
-    options.add_answer(parser, required=False, of_every_broker=True)
+    options.add_answer(parser, required=False, all_brokers=True)
     options.add_subscriptions(parser, "the subscriptions in force in the warehouse")
     parser.add_argument(
         "--broker-config",

@@ -19,7 +19,7 @@ EXAMPLES = (
 
 def parser() -> Parser:
     parser = Parser("maintain", __doc__, EXAMPLES)
-    options.add_answer(parser, of_every_broker=True)
+    options.add_answer(parser, all_brokers=True)
     parser.add_argument(
         "--keep-days", type=_days, metavar="N",
         help="remove messages, entries and deliveries of nights that ended more than N days before the last one; "

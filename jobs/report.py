@@ -18,7 +18,7 @@ EXAMPLES = (
 
 def parser() -> Parser:
     parser = Parser("report", __doc__, EXAMPLES)
-    options.add_answer(parser, of_every_broker=True)
+    options.add_answer(parser, all_brokers=True)
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the page to write; - is stdout")
     parser.add_argument(
         "--since", type=options.instant, metavar="TIME",

@@ -30,7 +30,7 @@ NAMED = 3
 
 def parser() -> Parser:
     parser = Parser("what-if", __doc__, EXAMPLES)
-    options.add_answer(parser, of_every_broker=True)
+    options.add_answer(parser, all_brokers=True)
     parser.add_argument("--group", type=given_name, help="the consumer group")
     parser.add_argument(
         "--topic", type=given_name, help="a topic that the group subscribes to; may be left out if there is only one"

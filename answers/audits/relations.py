@@ -591,15 +591,15 @@ def proofs_of_brokers(scope: Scope) -> list[tuple[str, Proof]]:
 
 def trace_checks(proofs: Iterable[tuple[str, Proof]]) -> pa.Table:
     """A row of TRACE_CHECKS for each trace that can be judged."""
-    return _of_brokers(TRACE_CHECKS, ((name, each.traces) for name, each in proofs))
+    return _with_broker_names(TRACE_CHECKS, ((name, each.traces) for name, each in proofs))
 
 
 def proven_deliveries(proofs: Iterable[tuple[str, Proof]]) -> pa.Table:
     """A row of PROVEN_DELIVERIES for each delivery to a group that traces."""
-    return _of_brokers(PROVEN_DELIVERIES, ((name, each.deliveries) for name, each in proofs))
+    return _with_broker_names(PROVEN_DELIVERIES, ((name, each.deliveries) for name, each in proofs))
 
 
-def _of_brokers(schema: pa.Schema, parts: Iterable[tuple[str, pa.Table]]) -> pa.Table:
+def _with_broker_names(schema: pa.Schema, parts: Iterable[tuple[str, pa.Table]]) -> pa.Table:
     named = (part.append_column("broker_name", pa.repeat(name, len(part))) for name, part in parts)
     return pa.concat_tables([schema.empty_table(), *(part.select(schema.names).cast(schema) for part in named)])
 
@@ -618,7 +618,7 @@ QUEUE_TOTALS = pa.schema(
         ("unreadable_bytes", pa.int64()),
     ]
 )
-OF_NIGHTS = """
+NIGHT_TOTALS = """
     SELECT p.broker_name, p.topic, p.queue_id, min(p.from_offset) AS from_offset,
       max(greatest(p.to_offset, coalesce(p.ended_at, 0))) AS to_offset,
       sum(p.entries) AS entries, max(b.unreadable_bytes) AS unreadable_bytes
@@ -629,9 +629,9 @@ OF_NIGHTS = """
 
 def queue_totals(scope: Scope, rows: Callable[[str], pa.Table]) -> pa.Table:
     """Rows of QUEUE_TOTALS, one for each queue. ``rows`` answers an SQL query."""
-    totals = rows(OF_NIGHTS).to_pylist()
+    totals = rows(NIGHT_TOTALS).to_pylist()
     return pa.Table.from_pylist(
-        [total if _is_full(total) else _of_stored_entries(scope, total) for total in totals], QUEUE_TOTALS
+        [total if _is_full(total) else _stored_total(scope, total) for total in totals], QUEUE_TOTALS
     )
 
 
@@ -641,7 +641,7 @@ def _is_full(total: dict[str, Any]) -> bool:
     return bool(0 <= missing * SHORTEST_RECORD <= total["unreadable_bytes"])
 
 
-def _of_stored_entries(scope: Scope, total: dict[str, Any]) -> dict[str, Any]:
+def _stored_total(scope: Scope, total: dict[str, Any]) -> dict[str, Any]:
     """The total of a queue's stored entries since it began again, or since the nights that maintenance removed.
 
     The given total if there was neither, or if the stored entries are not as many as the nights have counted.
@@ -719,7 +719,7 @@ def _ranges(scope: Scope, broker_name: str) -> Iterator[tuple[int, int]]:
 
 ALL = "all_"
 """Prefix of the names of tables with the rows of all nights."""
-OF_THE_LOG = {"log_messages": COMMITLOG, "log_entries": CONSUMEQUEUE}
+LOG_RELATIONS = {"log_messages": COMMITLOG, "log_entries": CONSUMEQUEUE}
 """The relations with rows of a table of every night, from the first physical offset of the audited nights on."""
 BEFORE = "entries_before"
 """The relation with the last entry of each queue before a part of the log."""
@@ -782,7 +782,7 @@ class Relations:
 
     def rows_by_part(self, query: str) -> Iterator[pa.Table]:
         """The rows of a query for each part of the log; all at once if it does not read the log."""
-        reads_log = not OF_THE_LOG.keys().isdisjoint(self._definitions(query, None))
+        reads_log = not LOG_RELATIONS.keys().isdisjoint(self._definitions(query, None))
         parts: Sequence[AuditedPart | None] = self._log_parts if reads_log else ()
         for part in parts or [None]:
             yield self.rows(query, part)
@@ -820,20 +820,20 @@ class Relations:
             elif name in self._queries and self._queries[name] != query:
                 self._add_needed(self._queries[name], part, definitions)
                 definitions[name] = self._queries[name]
-            elif name in OF_THE_LOG:
+            elif name in LOG_RELATIONS:
                 condition = whole_log(self._scope) if part is None else part.condition
-                definitions[name] = self._of_the_log(OF_THE_LOG[name], condition)
+                definitions[name] = self._log_query(LOG_RELATIONS[name], condition)
             elif name == BEFORE:
                 definitions[name] = self._entries_before(part)
 
-    def _of_the_log(self, table: Table, condition: str) -> str:
+    def _log_query(self, table: Table, condition: str) -> str:
         self._register(table.name)
         return f"SELECT * FROM {ALL}{table.name} WHERE {condition}"
 
     def _entries_before(self, part: AuditedPart | None) -> str:
         """The query for the last entry of each queue before a part. Finds those of the parts before it first."""
         if part is None or part.number == 0 or self._log_parts[part.number - 1].broker_name != part.broker_name:
-            return self._of_the_log(CONSUMEQUEUE, "false")
+            return self._log_query(CONSUMEQUEUE, "false")
         name = f"{BEFORE}_{part.number}"
         if name not in self._registered:
             self._store(name, self.rows(_LAST_ENTRIES, self._log_parts[part.number - 1]))
@@ -895,6 +895,6 @@ def _without_nights() -> list[Table]:
 
 def _read_whole(listed: AuditList) -> set[str]:
     """The names of the tables of which some audit reads all rows."""
-    texts = [OF_NIGHTS, *listed.relations.values(), *(audit.query for audit in listed.audits)]
+    texts = [NIGHT_TOTALS, *listed.relations.values(), *(audit.query for audit in listed.audits)]
     words = {word for text in texts for word in re.findall(r"\w+", text) if word.startswith(ALL)}
     return {word.removeprefix(ALL) for word in words} | {table.name for table in _without_nights()}

@@ -34,10 +34,10 @@ def add_warehouse(parser: Parser, required: bool = True) -> None:
     parser.add_argument("--warehouse", required=required, metavar="DIR", help="folder of the tables, or catalog.schema")
 
 
-def add_answer(parser: Parser, required: bool = True, of_every_broker: bool = False) -> None:
+def add_answer(parser: Parser, required: bool = True, all_brokers: bool = False) -> None:
     """The options of a job that answers from the tables of one broker, or of every one if none is named."""
     add_warehouse(parser, required)
-    several = "default: every one in the warehouse" if of_every_broker else "if the warehouse holds several brokers"
+    several = "default: every one in the warehouse" if all_brokers else "if the warehouse holds several brokers"
     parser.add_argument("--broker", type=given_name, metavar="NAME", help=f"the brokerName, {several}")
 
 

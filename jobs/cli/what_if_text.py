@@ -35,7 +35,7 @@ class Markup:
     is_markdown: bool
 
     @classmethod
-    def of_stdout(cls) -> Markup:
+    def for_stdout(cls) -> Markup:
         """Plain text on a terminal, otherwise Markdown."""
         return cls(not sys.stdout.isatty())
 
@@ -114,7 +114,7 @@ def print_changes(
     what_ifs: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], verdict: Verdict, names_brokers: bool
 ) -> None:
     """Prints a section for each broker, group and topic: Markdown, or plain text on a terminal."""
-    markup = Markup.of_stdout()
+    markup = Markup.for_stdout()
     changes = [change for _, change in what_ifs]
     if not what_ifs:
         print("no subscription differs from what is in force")

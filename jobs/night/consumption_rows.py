@@ -31,7 +31,7 @@ from schemas.delta.table_rows import Where, files_that_may_hold, one_of, read_ro
 LONGEST_CALL = DAY
 """A return is joined with a call of an earlier night that is at most this long ago (ms)."""
 
-_OF_RETURN = ("returned_at", "cost", "success", "code")
+_RETURN_COLUMNS = ("returned_at", "cost", "success", "code")
 _PLACE = ("topic", "queue_id", "queue_offset", "commitlog_offset")
 _NAMES = (*_PLACE, "uniq_key", "reconsume_times")
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 1 << 20, 1 << 28
@@ -86,7 +86,7 @@ def _joined(calls: pa.Table, returns: pa.Table) -> tuple[pa.Table, pa.Table]:
     taken = pa.array(call_at, mask=call_at == NONE)
     is_left = np.ones(len(returns), bool)
     is_left[call_at[call_at != NONE]] = False
-    ended = replaced(calls, **{name: returns[name].take(taken) for name in _OF_RETURN})
+    ended = replaced(calls, **{name: returns[name].take(taken) for name in _RETURN_COLUMNS})
     return ended, returns.filter(pa.array(is_left))
 
 

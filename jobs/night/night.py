@@ -416,8 +416,8 @@ def late_windows(
         filters = NightFilters(history, night.broker, pop_groups)
         night_rows = filtered(rows, [one_of("run", [night.run])])
         windows = planned_windows(night_rows, filters, began)
-        yield from _of_its_time(windows, _read_to(nights[index - 1]) if index else None, _read_to(night))
-    yield from _of_its_time([*tonight.online, *tonight.backlog], _read_to(nights[-1]) if nights else None, None)
+        yield from _night_windows(windows, _read_to(nights[index - 1]) if index else None, _read_to(night))
+    yield from _night_windows([*tonight.online, *tonight.backlog], _read_to(nights[-1]) if nights else None, None)
 
 
 def _read_to(night: LedgerEntry) -> int | None:
@@ -426,7 +426,7 @@ def _read_to(night: LedgerEntry) -> int | None:
     return int(last_stored) if last_stored else night.as_of
 
 
-def _of_its_time(windows: Iterable[PullWindow], after: int | None, until: int | None) -> Iterator[PullWindow]:
+def _night_windows(windows: Iterable[PullWindow], after: int | None, until: int | None) -> Iterator[PullWindow]:
     """The windows of a night: those of groups online with messages stored after ``after`` (ms), up to ``until``.
 
     The night before read up to ``after``, and this one up to ``until``.

@@ -105,7 +105,7 @@ def events_until(events: Iterable[SubscriptionEvent], as_of: int) -> tuple[Subsc
     return in_order(event for event in events if event.at <= as_of)
 
 
-_OF_EVENTS = (SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, FIRST_SNAPSHOT)
+_EVENT_INPUTS = (SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, FIRST_SNAPSHOT)
 _COMPARED_INPUTS = (OFFSET_FILES, SUBSCRIPTION_FILE, MESSAGE_LOG, SOFTWARE)
 
 
@@ -149,7 +149,7 @@ class NightInputs:
         inputs = {SOFTWARE: VERSION, VERSION_FROM: broker.version_from, HOOKS: text_of(options.hooks)}
         # After a cut, the ledger's entry continues an earlier one, but the subscription events stay.
         before = continued.last.inputs if continued.last is not None else {}
-        inputs |= {name: before[name] for name in _OF_EVENTS if name in before}
+        inputs |= {name: before[name] for name in _EVENT_INPUTS if name in before}
         if self.message_log is not None:
             files = message_log_files(self.message_log)
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]

@@ -42,9 +42,9 @@ OUTCOMES = (DELIVERED, DROPPED_BY_CLIENT, DEAD)
 UNKNOWN_SUBSCRIPTION = 0
 """As ``subscription_from``: no event says what the group subscribed to when it popped, or it was something else."""
 _KEY = ["consumer_group", "topic", "queue_id", "queue_offset"]
-_OF_POP = ["start_offset", "popped_at"]
+_POP_COLUMNS = ["start_offset", "popped_at"]
 RECORD = [
-    "kind", *_KEY, *_OF_POP, "commitlog_offset", "invisible_time", "messages", "is_copy", "is_put_again",
+    "kind", *_KEY, *_POP_COLUMNS, "commitlog_offset", "invisible_time", "messages", "is_copy", "is_put_again",
     "store_timestamp",
 ]  # fmt: skip
 """The columns of POP_RECORDS from which pops follow."""
@@ -147,8 +147,8 @@ class NightPops:
             within("popped_at", first, last + 1),
             one_of("kind", [CHECKPOINT]),
         ]
-        both = [self._changes.rows(POP_RECORDS, [*_KEY, *_OF_POP], where), checkpoints]
-        checkpoint = _numbered(both, ["consumer_group", "topic", "queue_id", *_OF_POP])
+        both = [self._changes.rows(POP_RECORDS, [*_KEY, *_POP_COLUMNS], where), checkpoints]
+        checkpoint = _numbered(both, ["consumer_group", "topic", "queue_id", *_POP_COLUMNS])
         earlier, tonight = checkpoint[: len(both[0])], checkpoint[len(both[0]) :]
         is_known = np.isin(tonight, np.append(earlier, tonight[~is_copy]))
         return checkpoints.filter(pa.array(~(is_copy & is_known)))
@@ -203,9 +203,9 @@ class NightPops:
                 waiting["attempt"].to_numpy(),
             ),
         )
-        is_found = (redelivery_at != NONE) & (text[len(retried) :] != NONE)
+        is_redelivered = (redelivery_at != NONE) & (text[len(retried) :] != NONE)
         redelivered_as = pops["redelivered_as"].fill_null(NONE).to_numpy().copy()
-        redelivered_as[at[is_found]] = retried["commitlog_offset"].to_numpy()[redelivery_at[is_found]]
+        redelivered_as[at[is_redelivered]] = retried["commitlog_offset"].to_numpy()[redelivery_at[is_redelivered]]
         is_open = np.array(pops["is_open"]) & (redelivered_as == NONE)
         return replaced(pops, redelivered_as=_optional(redelivered_as), is_open=pa.array(is_open))
 
@@ -333,7 +333,7 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
     checkpoint, last = handed.checkpoint[own], handed.last[own]
     is_renewed = checkpoint != last
     new = checkpoints.take(pa.array(checkpoint[count:] - count))
-    added = {name: new[name].combine_chunks() for name in (*_KEY, *_OF_POP, "invisible_time")}
+    added = {name: new[name].combine_chunks() for name in (*_KEY, *_POP_COLUMNS, "invisible_time")}
     added |= {
         "source": repeated(RECORDED, len(new)),
         "record_offset": new["commitlog_offset"].combine_chunks(),
@@ -393,8 +393,8 @@ def _with_messages(pops: pa.Table, messages: pa.Table, is_new: NDArray[np.bool_]
             continue
         while (is_later := (message_at >= 0) & (places[stored][message_at] > before[popped])).any():
             message_at[is_later] -= 1
-        is_found = (message_at >= 0) & (offsets[stored][message_at] == wanted[popped])
-        at[popped[is_found]] = stored[message_at[is_found]]
+        is_stored = (message_at >= 0) & (offsets[stored][message_at] == wanted[popped])
+        at[popped[is_stored]] = stored[message_at[is_stored]]
     message_at = _optional(at)
     attempt = pc.add(messages["reconsume_times"].take(message_at), pa.scalar(1, pa.int32()))
     return replaced(

@@ -258,7 +258,7 @@ def progress_rows(
         others = [group for group, queue_offsets in committed[topic].items() if queue_offsets.keys() & ends.keys()]
         others += [group for group, _, _ in popped_keys[topic]]
         new = old.extended(ends, [group.key[0] for group in by_topic[topic]] + others, begins)
-        told_before, committed_before = new.told_to.copy(), new.committed.copy()
+        decided_before, committed_before = new.told_to.copy(), new.committed.copy()
         counts = _counts(topic, new, parts)
         _count_pops(new, popped, popped_keys[topic], counts)
         _count_traces(new, traced.get(topic, ()), counts)
@@ -271,7 +271,7 @@ def progress_rows(
             committed_now = new.committed[new.groups[consumer_group]]
             committed_now[committed_now != UNKNOWN] = REMOVED
         topics[topic] = new
-        changed = (new.told_to != told_before) | (new.committed != committed_before)
+        changed = (new.told_to != decided_before) | (new.committed != committed_before)
         restarted = [new.columns[queue_id] for queue_id in began]
         changed[:, restarted] |= new.told_to[:, restarted] != UNKNOWN
         offsets.append(changed_offset_rows(topic, new, changed, as_of, run))
@@ -279,7 +279,7 @@ def progress_rows(
             np.array([getattr(seen[each], name) if each in seen else 0 for each in new.queue_ids], np.int64)
             for name in ("entries", "ended")
         )
-        stats.append(_stat_rows(topic, new, told_before, counts, stored, ended, run, popped))
+        stats.append(_stat_rows(topic, new, decided_before, counts, stored, ended, run, popped))
     return ProgressRows(offsets, stats, _queue_rows(queues, topics, run), topics)
 
 
@@ -381,7 +381,7 @@ def _count_traces(offsets: TopicOffsets, changes: Iterable[CountChange], counts:
 def _count_read(
     topic: str,
     offsets: TopicOffsets,
-    told_before: Int64s,
+    decided_before: Int64s,
     popped: PopCounts,
     advanced: Int64s,
     counts: Mapping[str, Int64s],
@@ -390,7 +390,7 @@ def _count_read(
     for group, row in offsets.groups.items():
         if (group, subscribed_topic(group, topic)) in popped.popping:
             for queue_id, column in offsets.columns.items():
-                is_first = told_before[row, column] == UNKNOWN
+                is_first = decided_before[row, column] == UNKNOWN
                 start = popped.starts.get((group, topic, queue_id), advanced[row, column]) if is_first else 0
                 read = advanced[row, column] - counts["lost"][row, column] - start
                 counts["scanned"][row, column] = max(counts["scanned"][row, column], read)
@@ -423,7 +423,7 @@ def _queue_rows(
 def _stat_rows(
     topic: str,
     offsets: TopicOffsets,
-    told_before: Int64s,
+    decided_before: Int64s,
     counts: dict[str, Int64s],
     stored: Int64s,
     ended: Int64s,
@@ -434,13 +434,13 @@ def _stat_rows(
 
     Those that waited in an old queue, which had ``ended`` entries, when the queue began again, are lost.
     """
-    is_told = offsets.told_to != UNKNOWN  # the other groups have no subscription
-    counts["stored"][:] = stored * is_told
-    counts["pending"] = (offsets.ends - np.maximum(offsets.told_to, 0)) * is_told
-    advanced = np.maximum(offsets.told_to, 0) - np.maximum(told_before, 0) + ended * is_told
-    _count_read(topic, offsets, told_before, popped, advanced, counts)
+    is_decided = offsets.told_to != UNKNOWN  # the other groups have no subscription
+    counts["stored"][:] = stored * is_decided
+    counts["pending"] = (offsets.ends - np.maximum(offsets.told_to, 0)) * is_decided
+    advanced = np.maximum(offsets.told_to, 0) - np.maximum(decided_before, 0) + ended * is_decided
+    _count_read(topic, offsets, decided_before, popped, advanced, counts)
     rest = advanced - counts["scanned"] - counts["lost"]
-    lost = np.clip(rest, 0, np.where(told_before == UNKNOWN, 0, np.maximum(ended - told_before, 0)))
+    lost = np.clip(rest, 0, np.where(decided_before == UNKNOWN, 0, np.maximum(ended - decided_before, 0)))
     counts["lost"] += lost
     rest -= lost
     counts["skipped"], counts["repeated"] = np.maximum(rest, 0), np.maximum(-rest, 0)

@@ -44,7 +44,7 @@ from schemas.run_ledger import filtered_to
 from schemas.traced_deliveries import TRACE_COLUMNS, compared, keys, pairs, traceable, with_message
 
 OUTCOMES = (DELIVERED, DENIED)
-_TOLD = (DELIVERED, DENIED, DROPPED_BY_CLIENT)
+_DECIDED_OUTCOMES = (DELIVERED, DENIED, DROPPED_BY_CLIENT)
 
 
 class CountChange(NamedTuple):
@@ -113,7 +113,7 @@ class TracedDeliveries:
 
     def _decided(self, groups: Sequence[str], first_run: str) -> pa.Table:
         blocks = self._changes.rows(DELIVERY_BLOCKS, where=[within("run", first_run)])
-        return pairs(blocks, groups, _TOLD)
+        return pairs(blocks, groups, _DECIDED_OUTCOMES)
 
     def _denied(self, rows: pa.Table, deliveries: pa.Table) -> pa.Table:
         """The deliveries that were uncertain, and that complete traces deny, as PAIRS."""
@@ -126,8 +126,8 @@ class TracedDeliveries:
         storage, files = self._changes.warehouse.log(COMMITLOG).storage, self._changes.files(COMMITLOG)
         offsets = deliveries["commitlog_offset"].to_numpy()
         is_denied = denied(compared_deliveries, traces, self._as_of, lambda at: traceable(storage, files, offsets[at]))
-        told_keys, known = keys(deliveries, denied_before)
-        newly_denied = deliveries.filter(pa.array(is_denied & ~np.isin(told_keys, known)))
+        delivery_keys, known = keys(deliveries, denied_before)
+        newly_denied = deliveries.filter(pa.array(is_denied & ~np.isin(delivery_keys, known)))
         newly_denied = newly_denied.filter(pa.array(self._covered(newly_denied).is_open))
         is_tonight = np.array(pc.equal(newly_denied["run"], self._changes.run), np.int64)
         self._count(newly_denied, delivered=-is_tonight, passed_stage1=-is_tonight, passed_stage2=-is_tonight)
@@ -136,32 +136,32 @@ class TracedDeliveries:
 
     def _received(self, rows: pa.Table, deliveries: pa.Table) -> pa.Table:
         """What clients traced more often than it was delivered, as PAIRS: open messages, and those received again."""
-        told_keys, keys_of_rows = keys(deliveries.filter(pc.equal(deliveries["outcome"], DELIVERED)), rows)
-        is_candidate = ~np.isin(keys_of_rows, told_keys) | _is_repeated(rows)
+        delivery_keys, keys_of_rows = keys(deliveries.filter(pc.equal(deliveries["outcome"], DELIVERED)), rows)
+        is_candidate = ~np.isin(keys_of_rows, delivery_keys) | _is_repeated(rows)
         candidates = rows.filter(pa.array(np.array(pc.equal(rows["records"], 1)) & is_candidate))
         if not len(candidates):
             return PAIRS.empty_table()
         offsets = one_of("commitlog_offset", pc.unique(candidates["commitlog_offset"]).to_pylist())
         groups = pc.unique(candidates["consumer_group"]).to_pylist()
         where = [offsets, one_of("consumer_group", groups), within("trace_offset", below=self._end)]
-        traced = _of_one_try(self._changes.rows(CONSUMPTIONS, TRACE_COLUMNS, where))
+        traced = _most_traced_try(self._changes.rows(CONSUMPTIONS, TRACE_COLUMNS, where))
         deliveries = self._decided(groups, "")
         deliveries = sorted_by(deliveries.filter(offsets.mask(deliveries)), "available_at")
         is_dropped = pc.and_(
             pc.equal(deliveries["outcome"], DROPPED_BY_CLIENT), pc.equal(deliveries["run"], self._changes.run)
         )
         masks = pc.equal(deliveries["outcome"], DELIVERED), pc.equal(deliveries["source"], RECORDED), is_dropped
-        key, told_key, *others = keys(traced, deliveries, *(deliveries.filter(mask) for mask in masks))
+        key, delivery_key, *others = keys(traced, deliveries, *(deliveries.filter(mask) for mask in masks))
         delivered, recorded, dropped = others
-        times_told = np.bincount(delivered, minlength=key.max(initial=0) + 1)[key]
+        times_delivered = np.bincount(delivered, minlength=key.max(initial=0) + 1)[key]
         covered = self._covered(traced)
-        is_new = nth(key) >= times_told
-        is_new &= np.where(times_told > 0, ~np.isin(key, recorded), covered.is_open & covered.is_filtered)
-        last_told = np.full(max(key.max(initial=0), told_key.max(initial=0)) + 1, 0)
-        last_told[told_key] = deliveries["subscription_from"].to_numpy()
-        subscription_from = np.where(covered.is_filtered, covered.subscription_from, last_told[key])
-        was_dropped = np.isin(key, dropped) & (times_told == 0)
-        is_first = covered.is_tonight & (times_told == 0)
+        is_new = nth(key) >= times_delivered
+        is_new &= np.where(times_delivered > 0, ~np.isin(key, recorded), covered.is_open & covered.is_filtered)
+        last_subscription_from = np.full(max(key.max(initial=0), delivery_key.max(initial=0)) + 1, 0)
+        last_subscription_from[delivery_key] = deliveries["subscription_from"].to_numpy()
+        subscription_from = np.where(covered.is_filtered, covered.subscription_from, last_subscription_from[key])
+        was_dropped = np.isin(key, dropped) & (times_delivered == 0)
+        is_first = covered.is_tonight & (times_delivered == 0)
         traced = traced.append_column("subscription_from", pa.array(subscription_from))
         passed = (~was_dropped)[is_new].astype(np.int64)
         self._count(
@@ -251,7 +251,7 @@ def _is_repeated(rows: pa.Table) -> Mask:
     return is_repeated
 
 
-def _of_one_try(rows: pa.Table) -> pa.Table:
+def _most_traced_try(rows: pa.Table) -> pa.Table:
     """The traces of the try that a message has most traces of, by time.
 
     An orderly consumer that tries a message again in its own memory did not receive it again.

@@ -118,11 +118,11 @@ class _Change(Column):
         return difference(row.counts["delivered"], row.delivered_before)
 
 
-def _of_count(title: str, name: str, is_optional: bool = True) -> Column:
+def _count_column(title: str, name: str, is_optional: bool = True) -> Column:
     return Column(title, MEANINGS[name], lambda row: row.counts[name], is_optional=is_optional)
 
 
-def _of_pops(title: str, explanation: str, value: Callable[[GroupPops], int | None]) -> Column:
+def _pops_column(title: str, explanation: str, value: Callable[[GroupPops], int | None]) -> Column:
     return Column(title, explanation, lambda row: None if row.pops is None else value(row.pops))
 
 
@@ -133,32 +133,32 @@ def _less(name: str, other: str) -> Value:
 def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> list[Column]:
     """The columns between the topic and the filter. A small screen shows only the first."""
     every = [
-        _of_count("Delivered", "delivered", is_optional=False),
+        _count_column("Delivered", "delivered", is_optional=False),
         _Change("Change", "change of delivered since the earlier night", lambda row: row.change, is_optional=False),
-        _of_count("Pending", "pending", is_optional=False),
+        _count_column("Pending", "pending", is_optional=False),
         Column("Before", "delivered in the earlier night", lambda row: row.delivered_before, is_optional=False),
-        _of_count("Scanned", "scanned", is_optional=False),
+        _count_column("Scanned", "scanned", is_optional=False),
         Column("Stopped on entry", "by tags code or filter bit map: the message was not read",
                _less("scanned", "passed_stage1"), is_optional=False),
         Column("Stopped on message", "by the expression: read, and not sent",
                _less("passed_stage1", "passed_stage2"), is_optional=False),
-        _of_count("Proven", "proven"),
-        _of_pops("Popped", "how often a message was handed out by a pop", lambda pops: pops.popped),
-        _of_pops("Redelivered", "popped again", lambda pops: pops.redelivered),
-        _of_pops("Attempts", "of the message that was tried most often", lambda pops: pops.attempts),
-        _of_pops("Dropped by tags", "popped, and dropped after the broker", lambda pops: pops.dropped_by_tags),
-        _of_pops("Dead", "popped once too often, and given up", lambda pops: pops.dead),
-        _of_pops("Acknowledged", "pops that were acknowledged up to now", lambda pops: pops.acknowledged),
-        _of_pops("Median ms", "from the pop to the acknowledgement", lambda pops: pops.median_ms),
-        _of_pops("99 % ms", "from the pop to the acknowledgement", lambda pops: pops.p99_ms),
-        _of_count("Client drops", "client_drops"),
-        _of_count("Hook drops", "dropped_by_hook"),
-        _of_count("Errors", "evaluation_errors"),
-        _of_count("False pos.", "bit_map_false_positives"),
-        _of_count("Lost", "lost"),
-        _of_count("Skipped", "skipped"),
-        _of_count("Repeated", "repeated"),
-        _of_count("Uncertain", "uncertain"),
+        _count_column("Proven", "proven"),
+        _pops_column("Popped", "how often a message was handed out by a pop", lambda pops: pops.popped),
+        _pops_column("Redelivered", "popped again", lambda pops: pops.redelivered),
+        _pops_column("Attempts", "of the message that was tried most often", lambda pops: pops.attempts),
+        _pops_column("Dropped by tags", "popped, and dropped after the broker", lambda pops: pops.dropped_by_tags),
+        _pops_column("Dead", "popped once too often, and given up", lambda pops: pops.dead),
+        _pops_column("Acknowledged", "pops that were acknowledged up to now", lambda pops: pops.acknowledged),
+        _pops_column("Median ms", "from the pop to the acknowledgement", lambda pops: pops.median_ms),
+        _pops_column("99 % ms", "from the pop to the acknowledgement", lambda pops: pops.p99_ms),
+        _count_column("Client drops", "client_drops"),
+        _count_column("Hook drops", "dropped_by_hook"),
+        _count_column("Errors", "evaluation_errors"),
+        _count_column("False pos.", "bit_map_false_positives"),
+        _count_column("Lost", "lost"),
+        _count_column("Skipped", "skipped"),
+        _count_column("Repeated", "repeated"),
+        _count_column("Uncertain", "uncertain"),
         Column("Behind", "entries after the committed offset, as the broker's tools count",
                lambda row: row.lag.behind),
         Column("Would get", "messages among those behind that pass the group's filters", lambda row: row.lag.would_get),

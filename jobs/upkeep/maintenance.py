@@ -66,14 +66,14 @@ from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES, TRIMMED_TABLE
 # log.
 
 
-_OF_MESSAGES = (CONSUMEQUEUE, DELIVERY_BLOCKS)
-_OF_QUEUES = (DELIVERY_STATS, QUEUE_PROGRESS)
+_MESSAGE_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS)
+_QUEUE_TABLES = (DELIVERY_STATS, QUEUE_PROGRESS)
 
 
 def moved_rows(entries: Sequence[LedgerEntry], changes: Changes) -> Iterator[Withdrawal]:
     """The rows of derived tables that a rebuild of one broker moves. ``entries``: of nights in the tables."""
     last_night = max((number for number, entry in enumerate(entries) if entry.delivers), default=-1)
-    for table in (*_OF_MESSAGES, *_OF_QUEUES, CONSUMER_OFFSETS):
+    for table in (*_MESSAGE_TABLES, *_QUEUE_TABLES, CONSUMER_OFFSETS):
         # The committed offsets that were read for a night that has not been delivered are kept.
         steps = entries[: last_night + 1] if table is CONSUMER_OFFSETS else entries
         yield Withdrawal(table.name, [one_of("run", [entry.run for entry in steps if not entry.delivers])])
@@ -81,9 +81,9 @@ def moved_rows(entries: Sequence[LedgerEntry], changes: Changes) -> Iterator[Wit
     yield Withdrawal(PULL_WINDOWS.name, [])
     yield Withdrawal(POPS.name, [])
     for runs, queue, offsets, last in _late_messages(nights_of(entries), changes):
-        for table in _OF_MESSAGES:
+        for table in _MESSAGE_TABLES:
             yield Withdrawal(table.name, [runs, *queue, offsets])
-        for table in _OF_QUEUES:
+        for table in _QUEUE_TABLES:
             yield Withdrawal(table.name, [runs, *queue])
         if last is None or _has_group_before(last, [runs, *queue], changes):
             yield Withdrawal(CONSUMER_OFFSETS.name, [runs, *queue])
