@@ -17,10 +17,17 @@ from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.consumption.broadcasting import ClientStay, broadcasting_clients
 from filtering.consumption.offsets import Offsets
 from filtering.delivery.pull_window import NO_END, OffsetRange
-from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops
+from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops, as_consumed
 from filtering.sql92 import Expressions
 from filtering.subscription_data import new_subscription
-from filtering.subscriptions.events import BROADCASTING, GroupTopic, Operation, SubscriptionEvent, with_offsets
+from filtering.subscriptions.events import (
+    BROADCASTING,
+    REMOTING_POP,
+    GroupTopic,
+    Operation,
+    SubscriptionEvent,
+    with_offsets,
+)
 from filtering.subscriptions.history import in_force_at, states_by_key, subscription_history
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -272,7 +279,12 @@ class BrokerFacts:
 
     def as_consumed(self, row: SubscriptionRow) -> SubscriptionRow:
         """The subscription as its group consumes by it: each pop of one that pops brings its own."""
-        return replace(row, pops=True) if row.key in self.popping or row.key in self.pops.planned else row
+        return as_consumed(row, self.pops)
+
+    def pops_by_remoting(self, key: GroupTopic) -> bool:
+        """Whether the clients of a group that pops a topic are remoting ones, as far as it is known."""
+        said = [event.protocol for event in self.events if event.group == key[0] and event.protocol is not None]
+        return said[-1] == REMOTING_POP if said else key in self.pop_groups.popping
 
     @cached_property
     def pop_groups(self) -> PopGroups:

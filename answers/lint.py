@@ -116,7 +116,10 @@ def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list
     A subscription that can match no message has no finding on messages.
     """
     facts.check_has_messages()
-    findings = [*_without_topic(facts, rows), *refused_findings(rows, facts.broker, facts.misread_settings)]
+    findings = [
+        *_without_topic(facts, rows),
+        *refused_findings(map(facts.as_consumed, rows), facts.broker, facts.misread_settings),
+    ]
     on_topics = [row for row in rows if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX)]
     measured = _on_messages(facts, on_topics)
     codes: defaultdict[GroupTopic, set[str]] = defaultdict(set)

@@ -297,7 +297,7 @@ def _problems(
             whose = f"{row.consumer_group} on {row.topic}"
             yield Problem("does-not-compile", f"{whose} does not compile: {on_one_line(row.compile_error)}")
     by_code: defaultdict[ResponseCode, list[str]] = defaultdict(list)
-    for row, code in refused(in_force, facts.broker):
+    for row, code in refused(map(facts.as_consumed, in_force), facts.broker):
         by_code[code].append(f"{row.consumer_group} on {row.topic}")
     for code, subscriptions in by_code.items():
         text = f"the broker refuses every pull of {listed(subscriptions, NAMED)} with {code.text}"

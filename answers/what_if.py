@@ -26,7 +26,6 @@ from answers.facts import BrokerFacts
 from answers.lint import findings_of_rows
 from answers.rendering import Shown
 from answers.results import what_if_html, what_if_text
-from filtering.broker_config import BrokerConfig
 from filtering.counted import listed
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
 from filtering.delivery.filter_changes import (
@@ -45,7 +44,7 @@ from filtering.predicate import FALSE
 from filtering.pulls import refusal
 from filtering.relation import Relation, Trait, common_traits, relation
 from filtering.sql92 import on_one_line
-from filtering.subscription_data import Subscription
+from filtering.subscription_data import Subscription, is_tag_type
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvents
 from filtering.subscriptions.history import in_force_at, registered_alone
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
@@ -451,7 +450,7 @@ def subscription_of(facts: BrokerFacts, group: str, topic: str, expression: str,
     """The subscription as it would be in force. Raises UsageError if the broker refuses it, or every pull of it."""
     subscription = Subscription(topic=topic, expression=expression, type=type_, version=1)
     row = facts.as_consumed(registered_alone(group, subscription, facts.broker))
-    _check(row, facts.broker)
+    _check(row, facts)
     return row
 
 
@@ -493,7 +492,7 @@ def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only:
     ]
     changed = [row for row in differing if row.topic in facts.topics or not row.topic.startswith(RETRY_TOPIC_PREFIX)]
     for row in changed:
-        _check(row, facts.broker)
+        _check(row, facts)
     ended = [
         row
         for key, row in now.items()
@@ -513,13 +512,19 @@ def only_topic(facts: BrokerFacts, group: str) -> str:
     return topics.pop()
 
 
-def _check(row: SubscriptionRow, broker: BrokerConfig) -> None:
+def _check(row: SubscriptionRow, facts: BrokerFacts) -> None:
     """Raises UsageError if the broker refuses a subscription, or every pull of it."""
     if row.compile_error is not None:
         raise UsageError(
             f"{row.consumer_group} on {row.topic}: the filter does not compile: {on_one_line(row.compile_error)}"
         )
-    code = refusal(row, broker)
+    is_sql92 = not is_tag_type(row.expression_type)
+    if row.pops and is_sql92 and not facts.broker.enable_property_filter and facts.pops_by_remoting(row.key):
+        raise UsageError(
+            f"the clients of {row.consumer_group} would not start: the broker tells a remoting client that it does not "
+            "support SQL92, since enablePropertyFilter is off"
+        )
+    code = refusal(row, facts.broker)
     if code is not None:
         raise UsageError(f"the broker would answer every pull of {row.consumer_group} on {row.topic} with {code.text}")
 

@@ -74,8 +74,9 @@ def _findings(args: argparse.Namespace) -> FindingsOfBrokers:
     """The findings on each broker; without a warehouse, those of a file under an empty name."""
     from answers.lint import FindingsOfBrokers, findings_of_brokers
     from filtering.findings import Finding, refused_findings, static_findings, worst_first
+    from filtering.pops.modes import PopGroups, PopModes, as_consumed
     from filtering.rocketmq_version import version_of
-    from filtering.subscriptions.history import in_force_after
+    from filtering.subscriptions.history import in_force_after, states_by_key, subscription_history
 
     version = version_of(args.rocketmq_version)
     file = options.filled_subscriptions_of("subscriptions", args.subscriptions)
@@ -103,7 +104,9 @@ def _findings(args: argparse.Namespace) -> FindingsOfBrokers:
                 print(f"mqsieve: {printable(line)}", file=sys.stderr)
             config = replace(read.config, rocketmq_version=str(version))
             rows = in_force_after(events, config)
-            static = [*static_findings(rows), *refused_findings(rows, config, read.misread)]
+            pops = PopModes().pops(states_by_key(subscription_history(events, config)), events, PopGroups(), config)
+            consumed = (as_consumed(row, pops) for row in rows)
+            static = [*static_findings(rows), *refused_findings(consumed, config, read.misread)]
         return FindingsOfBrokers({"": worst_first([*rejected, *static])})
     from answers.lint import findings_of_rows
 

@@ -177,6 +177,13 @@ def pulled_rows(rows: Sequence[SubscriptionRow], pops: Sequence[Interval]) -> li
     return [replace(row, is_consuming=row.is_consuming and not pops_then) for row, pops_then in _parts(rows, pops)]
 
 
+def as_consumed(row: SubscriptionRow, pops: Pops) -> SubscriptionRow:
+    """A subscription as its group consumes by it: each pop of one that pops brings its own."""
+    end = FOREVER if row.valid_to is None else row.valid_to
+    known = pops.recorded.get(row.key, pops.planned.get(row.key, ()))
+    return replace(row, pops=any(since < end <= until for since, until in known))
+
+
 def popped_rows(
     rows: Sequence[SubscriptionRow], pops: Sequence[Interval], changes: Mapping[int, SubscriptionEvent]
 ) -> list[SubscriptionRow]:

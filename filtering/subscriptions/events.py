@@ -85,8 +85,8 @@ class Operation(Enum):
 
 SENT_WITH_REQUESTS = (Operation.PULL_SUBSCRIPTION, Operation.POP_SUBSCRIPTION)
 """A subscription that the group sends with each request. No bit map is used."""
-GRPC_SIMPLE, GRPC_PUSH = "grpc_simple", "grpc_push"
-POPPING_PROTOCOLS = (GRPC_SIMPLE, GRPC_PUSH, "remoting_pop")
+GRPC_SIMPLE, GRPC_PUSH, REMOTING_POP = "grpc_simple", "grpc_push", "remoting_pop"
+POPPING_PROTOCOLS = (GRPC_SIMPLE, GRPC_PUSH, REMOTING_POP)
 PROTOCOLS = (*POPPING_PROTOCOLS, "remoting")
 """How a client consumes: a SimpleConsumer or a PushConsumer through a proxy, a push consumer whose group was switched
 to POP, or a consumer that pulls."""

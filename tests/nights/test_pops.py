@@ -310,15 +310,23 @@ def test_what_if_compares_what_pops_read(popped: Path, run: Run) -> None:
     assert "the group pops: what its pops read is compared" in run(what_if, *asked).out
 
 
-def test_what_if_of_a_group_that_pops_needs_no_switch_for_sql92(tmp_path: Path, run: Run) -> None:
-    """The broker compiles the subscription of each pop. It would refuse the same subscription of a pull."""
+def test_a_group_that_pops_needs_no_switch_for_sql92(tmp_path: Path, run: Run) -> None:
+    """The broker compiles the subscription of each pop. It would refuse the same subscription of a pull.
+
+    A remoting client does not start: the broker says that it does not support SQL92.
+    """
     config = tmp_path / "broker.conf"
     switched_on = (capture("pop_dev") / "broker.conf").read_text()
     config.write_text(switched_on.replace("enablePropertyFilter=true", "enablePropertyFilter=false"))
     given = popping(1, tmp_path / "w", "--bodies", "none")
     given[given.index("--broker-config") + 1] = str(config)
-    assert run(nightly, *given).code == 0
+    assert "refuses" not in run(nightly, *given).out
+    events = capture("pop_dev") / "night_1" / "subscription_events.jsonl"
+    for of in (("--warehouse", tmp_path / "w"), ("--subscriptions", events, "--broker-config", config)):
+        assert "refuses" not in run(lint, *of).out
     asked = ("--warehouse", tmp_path / "w", "--sql", "price > 40.0", "--group")
+    refused = run(what_if, *asked, "pop_sql_null")
+    assert (refused.code, "the clients of pop_sql_null would not start" in refused.error) == (2, True)
     (change,) = json.loads(run(what_if, *asked, "pop_sql_orders", "--json").out)["changes"]
     assert change["kept"] + change["lost"] == sum(
         (row["consumer_group"], row["topic"]) == ("pop_sql_orders", "OrderEvents")
