@@ -19,10 +19,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property, partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from answers.export import DELIVERIES, MISSED_COLUMNS, Selection, batches_of
 from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
 from answers.first_starts import FirstStarts, Start
 from answers.lag import positions_in_queue
@@ -57,6 +55,7 @@ from filtering.explanation.decision import (
 from filtering.explanation.journey import (
     CHECKED_TOO_OFTEN_TOPIC,
     HALF_TOPICS,
+    ORIGIN_GROUP,
     ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
     TIMER_DELETES,
@@ -78,6 +77,7 @@ from filtering.explanation.nearest import NearestMiss, nearest_miss
 from filtering.explanation.trace import ExpressionPart, trace
 from filtering.findings import INFO, expression_findings, own_findings
 from filtering.matcher import match
+from filtering.matcher.matcher import columns as property_columns
 from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
@@ -94,7 +94,16 @@ from schemas.consumptions import CONSUMPTIONS, client_name
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Condition, greatest, least, may_hold, one_of, row_groups, tuples, within
+from schemas.delta.table_rows import (
+    Condition,
+    greatest,
+    group_numbers,
+    least,
+    may_hold,
+    one_of,
+    row_groups,
+    within,
+)
 from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.message_view import file_columns, view
 from schemas.pops import POPS
@@ -322,6 +331,44 @@ def copies_of(facts: BrokerFacts, message: StoredMessage) -> list[StoredMessage]
         origin = message.properties.get(ORIGIN_MESSAGE_ID) or message.msg_id
         offsets = _without_unique_key(facts, origin) if origin else []
     return read(facts, [offset for offset in offsets if offset != message.commitlog_offset])
+
+
+def copies_of_each(facts: BrokerFacts, messages: Sequence[StoredMessage]) -> list[list[StoredMessage]]:
+    """The copies (:func:`copies_of`) of each message."""
+    keys = {message.uniq_key for message in messages if message.uniq_key is not None}
+    rows = facts.rows(COMMITLOG, ["commitlog_offset"], [one_of("uniq_key", sorted(keys))])
+    with_key: defaultdict[str | None, list[StoredMessage]] = defaultdict(list)
+    for copy in read(facts, rows["commitlog_offset"].to_pylist()):
+        with_key[copy.uniq_key].append(copy)
+    return [
+        copies_of(facts, message) if message.uniq_key is None
+        else [copy for copy in with_key[message.uniq_key] if copy.commitlog_offset != message.commitlog_offset]
+        for message in messages
+    ]  # fmt: skip
+
+
+def sent_back_by(facts: BrokerFacts, group: str) -> npt.NDArray[np.int64]:
+    """The physical offsets of the messages that consumers of a group sent back, and of their copies."""
+    keys, offsets = set[str](), set[int]()
+    columns, names = ["topic", "uniq_key", "properties"], (REAL_TOPIC, ORIGIN_GROUP)
+    copies = one_of("topic", [topic for topic in facts.topics if is_copy(topic)])
+    for file in facts.warehouse.files(COMMITLOG, facts.name):
+        rows = view(facts.warehouse.rows(COMMITLOG, file_columns(columns), [copies], [file]), columns)
+        found = property_columns(rows["properties"].combine_chunks(), names)
+        named = {name: found[name].text_of_each() for name in names}
+        by_topic, numbers = group_numbers(pa.table({"topic": rows["topic"]} | named), ["topic", *names])
+        is_own = [
+            group_of_copy(topic, {name: value for name, value in zip(names, values, strict=True) if value is not None})
+            == group
+            for topic, *values in by_topic
+        ]
+        rows = rows.filter(pa.array(np.array(is_own, np.bool_)[numbers]))
+        keys.update(rows["uniq_key"].drop_null().to_pylist())
+        for properties in rows["properties"].to_pylist(maps_as_pydicts="strict"):
+            offsets.update(_offsets_in((properties or {}).get(ORIGIN_MESSAGE_ID, "")))
+    where = [one_of("uniq_key", sorted(keys))]
+    offsets.update(facts.rows(COMMITLOG, ["commitlog_offset"], where)["commitlog_offset"].to_pylist())
+    return np.array(sorted(offsets), np.int64)
 
 
 def _without_unique_key(facts: BrokerFacts, origin: str) -> list[int]:
@@ -666,6 +713,20 @@ class NotPulled:
     is_pending: bool = False
 
 
+@dataclass(frozen=True)
+class Covering:
+    """Which windows cover some entries: ``sets`` has the same number for the same windows.
+
+    ``nights``: the numbers of the nights that first filtered them. ``are_late``: whether an earlier one could not read
+    them. ``is_at_change``: whether the broker may have answered a held pull with them.
+    """
+
+    sets: npt.NDArray[np.int64]
+    nights: npt.NDArray[np.int64]
+    are_late: npt.NDArray[np.bool_]
+    is_at_change: npt.NDArray[np.bool_]
+
+
 class WindowsOfMessages:
     """The windows that cover messages. ``groups``: the only groups to read; None: all.
 
@@ -710,6 +771,46 @@ class WindowsOfMessages:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
         windows = (window for _, window in self._covering_by_group(message).get(group, ()))
         return sorted({window.subscription_from for window in windows if window.reason == HELD_PULL})
+
+    def covering(self, topic: str, entries: pa.Table) -> Covering:
+        """Which windows cover entries of a topic: rows of CONSUMEQUEUE."""
+        queue_ids, queue_offsets, offsets, stored_at = (
+            entries[name].to_numpy() for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
+        )
+        numbers, are_late = self._nights_of(offsets, entries["run"].to_pylist())
+        sets = np.zeros(len(entries), np.int64)
+        is_at_change = np.zeros(len(entries), np.bool_)
+        queues = {queue_id: np.flatnonzero(queue_ids == queue_id) for queue_id in np.unique(queue_ids).tolist()}
+        least, greatest = int(stored_at.min()), int(stored_at.max())
+        for run, window in self.topic_windows(topic):
+            if greatest < window.stored_from or least >= window.stored_to:
+                continue
+            mask = np.array(
+                is_about(window.kind, self._numbers[run], numbers, are_late) & (numbers < len(self._nights))
+            )
+            if mask.any():
+                for queue_id, at in queues.items():
+                    mask[at] &= window.covers(queue_id, queue_offsets[at], offsets[at], stored_at[at])
+            if mask.any():
+                is_at_change |= mask & (window.reason == HELD_PULL)
+                sets = np.unique(2 * sets + mask, return_inverse=True)[1].reshape(-1)
+        return Covering(sets, numbers, are_late, is_at_change)
+
+    def instants(self, topic: str) -> set[int]:
+        """Instants (ms) at which it may change what a pull of a message that is stored then depends on."""
+        ends = {window.available_at for _, window in self.topic_windows(topic) if window.available_at is not None}
+        return ends.union(night.as_of or 0 for night in self._nights)
+
+    def _nights_of(
+        self, offsets: npt.NDArray[np.int64], runs: Sequence[str]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """:meth:`_night_of` of messages with an entry, by physical offset and the run that made the entry."""
+        numbers = np.searchsorted(np.array(self._ends, np.int64), offsets, "right")
+        distinct, codes = np.unique(np.array(runs, object), return_inverse=True)
+        own = np.array([*self._runs, ""], object)[numbers]
+        are_late = (numbers < len(self._nights)) & (np.array(runs, object) > own)
+        by_run = np.array([bisect_left(self._runs, run) for run in distinct], np.int64)
+        return np.where(are_late, by_run[codes.reshape(-1)], numbers), are_late
 
     def _pulled_at(self, night: int, window: PullWindow, message: StoredMessage) -> int:
         """When the group pulled a message in a window; one that was behind, when the night began."""
@@ -785,12 +886,29 @@ _Pop = Mapping[str, Any]
 """A row of pops."""
 
 
+class _PopsOfQueue:
+    """The ``rows`` of pops of a group and a queue."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        names = ("popped_at", "record_offset", "start_offset", "queue_offset")
+        self._popped_at, self._written_at, self._starts, self._offsets = (rows[name].to_numpy() for name in names)
+        self.by_message: defaultdict[int, list[_Pop]] = defaultdict(list)
+        """The pops of each message in the order of time, by physical offset."""
+        for row in sorted(rows.to_pylist(), key=lambda row: (row["popped_at"], row["record_offset"])):
+            self.by_message[row["commitlog_offset"]].append(row)
+
+    def passed_over_at(self, commitlog_offset: int, queue_offset: int) -> int | None:
+        """The time (ms) of the first pop, written down after a message, that began before it and ended behind it."""
+        later = (self._written_at > commitlog_offset) & (self._starts <= queue_offset) & (queue_offset < self._offsets)
+        return int(self._popped_at[later].min()) if later.any() else None
+
+
 class PopsOfMessages:
     """The pops of groups on one broker."""
 
     def __init__(self, facts: BrokerFacts) -> None:
         self._facts = facts
-        self._at = cache(self._read_at)
+        self._of_queue = cache(self._read_queue)
 
     def is_popping(self, message: StoredMessage, consumer_group: str) -> bool:
         """Whether the group ever popped the message's topic, as far as the broker wrote it down."""
@@ -814,30 +932,22 @@ class PopsOfMessages:
 
     def passed_over_at(self, message: StoredMessage, consumer_group: str) -> int | None:
         """The time (ms) of the pop that read the message and did not hand it out; None if the record has none."""
-        queue = one_of("queue_id", [message.queue_id])
-        last: dict[tuple[int, int], int] = {}
-        for row in self._rows(consumer_group, [message.topic], [queue]):
-            if row["record_offset"] > message.commitlog_offset:
-                pop = row["popped_at"], row["start_offset"]
-                last[pop] = max(row["queue_offset"], last.get(pop, 0))
-        at = message.queue_offset
-        return min((popped_at for (popped_at, start), end in last.items() if start <= at < end), default=None)
+        queue = self._of_queue(consumer_group, message.topic, message.queue_id)
+        return queue.passed_over_at(message.commitlog_offset, message.queue_offset)
 
     def _pops_of_group(self, message: StoredMessage, consumer_group: str) -> Sequence[_Pop]:
-        pops = self._at(message.commitlog_offset)
-        return [pop for pop in pops if pop["consumer_group"] == consumer_group and pop["topic"] == message.topic]
+        queue = self._of_queue(consumer_group, message.topic, message.queue_id)
+        return queue.by_message.get(message.commitlog_offset, ())
 
-    def _read_at(self, commitlog_offset: int) -> Sequence[_Pop]:
-        return self._in_order([one_of("commitlog_offset", [commitlog_offset])])
-
-    def _rows(self, consumer_group: str, topics: Sequence[str], where: Sequence[Condition]) -> Sequence[_Pop]:
-        return self._in_order([one_of("consumer_group", [consumer_group]), one_of("topic", topics), *where])
-
-    def _in_order(self, where: Sequence[Condition]) -> Sequence[_Pop]:
+    def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
         if POPS.name not in self._facts.last.tables:
-            return []
-        rows: list[_Pop] = self._facts.rows(POPS, None, where).to_pylist()
-        return sorted(rows, key=lambda row: (row["popped_at"], row["record_offset"]))
+            return _PopsOfQueue(POPS.schema.empty_table())
+        of_queue = [
+            one_of("consumer_group", [consumer_group]),
+            one_of("topic", [topic]),
+            one_of("queue_id", [queue_id]),
+        ]
+        return _PopsOfQueue(self._facts.rows(POPS, None, of_queue))
 
 
 # Says when it is not known which of two subscriptions filtered a message that was stored just after the change.
@@ -1011,6 +1121,54 @@ class Explainer:
         if explanation.uncertain is None:
             explanation = replace(explanation, uncertain=self._other_evidence(explanation))
         return explanation
+
+    def pull(self, message: StoredMessage, consumer_group: str) -> Pulled | None:
+        """The pull that decides what became of a message without deliveries; None if the group did not pull it."""
+        pulls = self._pulls(message, consumer_group, self._rows[consumer_group, message.topic])
+        return None if isinstance(pulls, NotPulled) else pulls[-1]
+
+    def states(self, consumer_group: str, topic: str) -> Sequence[SubscriptionRow]:
+        """The states of a group's subscription to a topic, in the order of time."""
+        return self._rows[consumer_group, topic]
+
+    def needs_each(self, consumer_group: str, topic: str) -> bool:
+        """Whether more than :meth:`pull_columns` decides about messages of a topic, so that each must be explained."""
+        key = consumer_group, topic
+        return (
+            is_copy(topic) or is_lmq(topic) or self._facts.is_live
+            or key in self._facts.popping or key in self._facts.pops.planned or key in self._facts.broadcasting
+            or any(each.key == key for each in self._seeming) or self._clients.ever_differ(*key)
+        )  # fmt: skip
+
+    def pull_columns(
+        self, consumer_group: str, topic: str, entries: pa.Table
+    ) -> tuple[Sequence[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]:
+        """All that decides whether, when and how a group pulled messages, as columns of numbers.
+
+        For messages without deliveries, with equal numbers, ``pull`` and what is said without filters are alike.
+        ``entries``: their rows of CONSUMEQUEUE. Also returns which messages must be explained each.
+        """
+        covering = self._windows.covering(topic, entries)
+        queue_ids, queue_offsets, offsets, stored_at = (
+            entries[name].to_numpy().astype(np.int64)
+            for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
+        )
+        is_before, begins = np.zeros(len(entries), np.int64), np.zeros(len(entries), np.int64)
+        for queue_id in np.unique(queue_ids).tolist():
+            at = queue_ids == queue_id
+            position = self._positions(topic, queue_id).get(consumer_group)
+            is_before[at] = False if position is None else queue_offsets[at] < position
+            begins[at] = self._facts.begins.get((topic, queue_id), 0)
+        is_in_log = offsets >= np.maximum(begins, self._facts.last.log_start or 0)
+        instants = self._windows.instants(topic)
+        for row in self._rows_by_group[consumer_group]:
+            instants |= {each for each in (row.valid_from, row.valid_to, row.born_time) if each is not None}
+        epochs = np.searchsorted(sorted(instants | {each + 1 for each in instants}), stored_at, "right")
+        columns = [
+            queue_ids, covering.sets, covering.nights, covering.are_late,
+            is_before, is_in_log, offsets >= begins, epochs,
+        ]  # fmt: skip
+        return [column.astype(np.int64) for column in columns], covering.is_at_change
 
     def _with_clients(self, explanation: Explanation) -> Explanation:
         """Says which clients of a group that broadcasts pulled the message, and what is not known of their offsets."""
@@ -1445,77 +1603,6 @@ def _consumed(message: StoredMessage, trace: Mapping[str, Any]) -> JourneyStep:
 
 
 NAMED = 3
-
-
-AT_ONCE = 1 << 14
-"""Messages that are read together."""
-
-
-def missed(facts: BrokerFacts, group: str, topics: Collection[str] | None = None) -> Iterator[Explanation]:
-    """Explains the messages that a group did not receive, topic by topic, in the order of the files.
-
-    ``topics``: only these, of those that the group ever subscribed to. A message that waits for its delivery time, or
-    for its transaction, is in another topic until then.
-    """
-    explainer = Explainer(facts, [group])
-    subscribed = {row.topic for row in facts.history_of_groups([group])}
-    for topic in sorted(subscribed.intersection(topics or subscribed)):
-        received, others = _received(facts, group, topic)
-        files = facts.warehouse.files(CONSUMEQUEUE, facts.name)
-        for file in sorted(files, key=lambda file: file.least["commitlog_offset"]):
-            rows = facts.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], [one_of("topic", [topic])], [file])
-            offsets = np.setdiff1d(rows["commitlog_offset"].to_numpy(), received)
-            for begin in range(0, len(offsets), AT_ONCE):
-                for message in read(facts, offsets[begin : begin + AT_ONCE].tolist(), others):
-                    in_topic = next((each for each in message.in_lmqs if each.topic == topic), message)
-                    explanation = explainer.explain(in_topic, group)
-                    if explanation.outcome is not Outcome.DELIVERED:
-                        yield explanation
-
-
-def missed_batches(
-    brokers: Iterable[BrokerFacts], groups: Collection[str], topics: Collection[str] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """What groups missed (:func:`missed`) on each broker, as rows with MISSED_COLUMNS."""
-    rows = (
-        _missed_row(explanation, facts.name)
-        for facts in brokers
-        for group in groups
-        for explanation in missed(facts, group, topics)
-    )
-    while part := list(islice(rows, AT_ONCE)):
-        yield pa.RecordBatch.from_pylist(part, MISSED_COLUMNS)
-
-
-def _missed_row(explanation: Explanation, broker_name: str) -> dict[str, Any]:
-    message, row = explanation.message, explanation.subscription
-    return {
-        "broker_name": broker_name,
-        "consumer_group": explanation.consumer_group,
-        "topic": message.topic,
-        "queue_id": message.queue_id,
-        "queue_offset": message.queue_offset,
-        "commitlog_offset": message.commitlog_offset,
-        "store_timestamp": message.store_timestamp,
-        "outcome": str(explanation.outcome),
-        "reason": explanation.summary,
-        "uncertain": explanation.uncertain,
-        "subscription_from": None if row is None else row.valid_from,
-    }
-
-
-def _received(facts: BrokerFacts, group: str, topic: str) -> tuple[npt.NDArray[np.int64], Deliveries]:
-    """The physical offsets of the messages of a topic that a group received, and its deliveries of other outcomes."""
-    received = [np.empty(0, np.int64)]
-    others: defaultdict[tuple[str, int], list[Delivery]] = defaultdict(list)
-    names = ["commitlog_offset", "consumer_group", "outcome", "subscription_from", "available_at", "run"]
-    selection = Selection(facts.name, [group], [topic], names)
-    for batch in batches_of(facts.warehouse, DELIVERIES, selection):
-        is_received = pc.equal(batch["outcome"], Outcome.DELIVERED)
-        received.append(batch["commitlog_offset"].filter(is_received).to_numpy())
-        for offset, *delivery in tuples(batch.filter(pc.invert(is_received)), *names):
-            others[topic, offset].append(Delivery(*delivery))
-    return np.concatenate(received), others
 
 
 @dataclass(frozen=True)

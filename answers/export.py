@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DELIVERIES = "deliveries"
 MISSED = "missed"
-"""What groups did not receive: no table, but computed (:func:`answers.explain.missed`)."""
+"""What groups did not receive: no table, but computed (:func:`answers.missed.missed`)."""
 MISSED_COLUMNS = pa.schema(
     [
         column("broker_name", pa.string()),
@@ -138,12 +138,12 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
 
 
 def _missed(warehouse: Warehouse, selection: Selection) -> Iterator[pa.RecordBatch]:
-    from answers.explain import missed_batches  # it reads deliveries by this module
+    from answers.missed import missed  # it reads deliveries by this module
 
     if selection.groups is None or selection.columns is not None or selection.message_columns:
         raise UsageError(f"{MISSED} needs --group, and has its own columns: give no --columns and no --with")
     brokers = [facts for facts in open_brokers(warehouse) if selection.broker_name in (None, facts.name)]
-    yield from missed_batches(brokers, selection.groups, selection.topics)
+    yield from missed(brokers, selection.groups, selection.topics)
 
 
 def files_of(warehouse: Warehouse, name: str) -> list[StoredFile]:

@@ -165,6 +165,11 @@ class ClientChecks:
         self._states = states_by_key(state for state in states if state.expression_type is not None)
         self._without_subscription = states_by_key(state for state in states if state.expression_type is None)
 
+    def ever_differ(self, consumer_group: str, topic: str) -> bool:
+        """Whether clients ever subscribed differently."""
+        key = consumer_group, topic
+        return key in self._states or key in self._without_subscription
+
     def at(self, consumer_group: str, topic: str, instant: int) -> dict[str, Predicate]:
         """The check of each client at an instant (ms), by client id; none if the clients subscribe alike."""
         state = state_at(self._states.get((consumer_group, topic), ()), instant)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from filtering.bloom_filter import is_hit
@@ -99,18 +99,18 @@ def not_in_bit_map(expression: CompiledExpression | None, properties: Mapping[st
     """The bits of the group were not set when the message was stored."""
     if expression is None or result is Result.TRUE:
         return "the expression matches, but the filter bit map was made without it when the message was stored", ""
-    return "the expression did not match when the message was stored", _leaves(expression, properties)
+    return "the expression did not match when the message was stored", values_of(decisive(expression, properties))
 
 
-def failed(expression: CompiledExpression, properties: Mapping[str, str], error: str) -> Reason:
+def failed(expression: CompiledExpression, properties: Mapping[str, str]) -> Reason:
     """The evaluation of the expression fails at the broker."""
-    leaf = next((part.text for part in _decisive(expression, properties) if part.error), "")
-    return f"{shortened(leaf, LONGEST)} fails", f"{error}; the broker fails the whole expression, which is no match"
+    (leaf,) = decisive(expression, properties)
+    return f"{shortened(leaf.text, LONGEST)} fails", failure_of(leaf)
 
 
 def not_true(expression: CompiledExpression, properties: Mapping[str, str], result: Result) -> Reason:
     """The expression is FALSE or NULL."""
-    return f"the expression is {result.value}", _leaves(expression, properties)
+    return f"the expression is {result.value}", values_of(decisive(expression, properties))
 
 
 def passed(row: SubscriptionRow, expression: CompiledExpression | None) -> str:
@@ -130,16 +130,21 @@ def leaf_values(part: ExpressionPart) -> str:
     )
 
 
-def _leaves(expression: CompiledExpression, properties: Mapping[str, str]) -> str:
-    decisive = _decisive(expression, properties)
+def failure_of(leaf: ExpressionPart) -> str:
+    return f"{leaf.error}; the broker fails the whole expression, which is no match"
+
+
+def values_of(leaves: Sequence[ExpressionPart]) -> str:
+    """The results and values of the leaves that decide."""
     shown = [
         f"{shortened(part.text, LONGEST)} is {part.result.value}, {leaf_values(part) or 'always'}"
-        for part in decisive[:NAMED]
+        for part in leaves[:NAMED]
     ]
-    return "; ".join(shown) + (f"; and {len(decisive) - NAMED:,} more" if len(decisive) > NAMED else "")
+    return "; ".join(shown) + (f"; and {len(leaves) - NAMED:,} more" if len(leaves) > NAMED else "")
 
 
-def _decisive(expression: CompiledExpression, properties: Mapping[str, str]) -> list[ExpressionPart]:
+def decisive(expression: CompiledExpression, properties: Mapping[str, str]) -> list[ExpressionPart]:
+    """The leaves that decide the result: of a failed evaluation, the one that fails."""
     return [part for part in trace(expression, properties).leaves() if part.decides]
 
 
@@ -217,6 +222,11 @@ class Decision:
     def reason(self) -> str:
         return f"{self.headline}: {self.detail}" if self.detail else self.headline
 
+    def with_leaves(self, leaves: Sequence[ExpressionPart]) -> Decision:
+        """The decision on a message that differs only in the values of the leaves that decide, which are ``leaves``."""
+        fails = self.outcome is Outcome.EXPRESSION_FAILED
+        return replace(self, detail=failure_of(leaves[0]) if fails else values_of(leaves))
+
 
 def decide(
     row: SubscriptionRow,
@@ -242,7 +252,7 @@ def decide(
         headline, detail = not_in_bit_map(expression, properties, result)
         return Decision(Outcome.STOPPED_BY_BIT_MAP, Stage.BIT_MAP, headline, detail, expression, bit_map)
     if expression is not None and error is not None:
-        headline, detail = failed(expression, properties, error)
+        headline, detail = failed(expression, properties)
         return Decision(Outcome.EXPRESSION_FAILED, Stage.EXPRESSION, headline, detail, expression, bit_map)
     if expression is not None and result is not Result.TRUE:
         headline, detail = not_true(expression, properties, result)

@@ -156,10 +156,11 @@ def trace(expression: CompiledExpression, properties: Mapping[str, str]) -> Expr
 
 def evaluated(expression: CompiledExpression, properties: Mapping[str, str]) -> tuple[Result, str | None]:
     """The result of the whole expression, and what failed (None: nothing)."""
-    return _evaluated(expression.syntax_tree, properties)
+    return node_evaluated(expression.syntax_tree, properties)
 
 
-def _evaluated(node: Node, properties: Mapping[str, str]) -> tuple[Result, str | None]:
+def node_evaluated(node: Node, properties: Mapping[str, str]) -> tuple[Result, str | None]:
+    """As :func:`evaluated`, of a part of an expression."""
     try:
         return _RESULTS[evaluate(node, properties)], None
     except EvaluationError as error:
@@ -207,7 +208,7 @@ def _leaf(node: Node, properties: Mapping[str, str], reached: bool) -> Expressio
     values = {name: properties.get(name) for name in named_properties(node)}
     if not reached:
         return ExpressionPart("leaf", text, Result.NOT_EVALUATED, node, values=values)
-    result, error = _evaluated(node, properties)
+    result, error = node_evaluated(node, properties)
     return ExpressionPart("leaf", text, result, node, values=values, error=error)
 
 

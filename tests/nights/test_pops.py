@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from answers import warehouse as warehouse_door
-from answers.explain import missed
 from answers.facts import open_facts
+from answers.missed import missed
 from answers.report import pops_of
 from filtering.explanation.decision import Outcome
 from filtering.explanation.journey import JourneyStepKind
@@ -212,17 +212,17 @@ def test_explain_says_what_became_of_a_message(popped: Path, run: Run, message: 
 
 def test_what_a_group_missed_was_passed_over(popped: Path) -> None:
     facts, group = open_facts(Warehouse.at(str(popped))), "pop_sql_orders"
-    explanations = list(missed(facts, group, ["OrderEvents"]))
+    explained = [row for batch in missed([facts], [group], ["OrderEvents"]) for row in batch.to_pylist()]
     got = {row[2:4] for row in received() if row[:2] == (group, "OrderEvents")}
     stored = {
         (row["queue_id"], row["queue_offset"])
         for row in rows_of(popped, "consumequeue", "topic", "queue_id", "queue_offset")
         if row["topic"] == "OrderEvents"
     }
-    places = {(each.message.queue_id, each.message.queue_offset) for each in explanations}
+    places = {(row["queue_id"], row["queue_offset"]) for row in explained}
     assert len(places) > 100
     assert (places & got, places | got) == (set(), stored)
-    outcomes = Counter(each.outcome for each in explanations)
+    outcomes = Counter(row["outcome"] for row in explained)
     assert outcomes[Outcome.STOPPED_BY_EXPRESSION] > 100
     assert Outcome.DELIVERED not in outcomes
 

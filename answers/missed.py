@@ -1,0 +1,287 @@
+"""What groups did not receive, each message with the reason that explain gives (:mod:`answers.explain`).
+
+Explainer explains a message in half a millisecond. A group may miss millions, but most differ only in what no reason
+names. So the messages of a topic are divided by all that their reasons depend on, and one of each part is explained:
+
+1. What decides whether, when and how the group pulled them: their queue, the windows that cover them, …
+   (Explainer.pull_columns). If it did not pull them, this is all.
+2. What the filters see of them: the tags, whether the group's bits are set, and the result of each leaf of the
+   expression. Each leaf is evaluated once for each distinct value.
+3. The values of the leaves that decide are part of the reason: for each distinct one it is written anew.
+
+Messages of which more is known than what filters saw are explained one by one: those with a delivery that is none to
+the listener, with a trace, that the group sent back, or that were stored while a subscription changed; and all of a
+topic that the group pops, or whose clients broadcast or subscribe differently.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from answers.explain import Delivery, Explainer, Explanation, StoredMessage, copies_of_each, read, sent_back_by
+from answers.export import DELIVERIES, MISSED_COLUMNS, MessageColumns, Selection, batches_of
+from answers.facts import BrokerFacts
+from filtering.delivery.message_filter import TAGS_PROPERTY
+from filtering.explanation.decision import Outcome, deciding_expression
+from filtering.explanation.trace import ExpressionPart, Result, node_evaluated, trace
+from filtering.matcher.matcher import columns as property_columns
+from filtering.rocketmq_version import RocketMQVersion
+from filtering.sql92 import CompiledExpression
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumptions import CONSUMPTIONS
+from schemas.delta.table_rows import one_of, tuples
+
+AT_ONCE = 1 << 16
+"""Messages that are divided together."""
+_ENTRY = ["commitlog_offset", "queue_id", "queue_offset", "store_timestamp", "tags_code", "filter_bit_map", "run"]
+_RESULTS = {result: number for number, result in enumerate(Result)}
+_Numbers = npt.NDArray[np.int64]
+
+
+def missed(
+    brokers: Iterable[BrokerFacts], groups: Collection[str], topics: Collection[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """What groups missed on each broker, as rows with MISSED_COLUMNS, topic by topic, in the order of the log.
+
+    ``topics``: only these, of those that a group ever subscribed to. A message that waits for its delivery time, or for
+    its transaction, is in another topic until then.
+    """
+    for facts in brokers:
+        for group in groups:
+            explainer = Explainer(facts, [group])
+            subscribed = {row.topic for row in facts.history_of_groups([group])}
+            more_known = _more_known(facts, group)
+            for topic in sorted(subscribed.intersection(topics or subscribed)):
+                yield from _MissedOfTopic(facts, explainer, group, topic, more_known).batches()
+
+
+def _more_known(facts: BrokerFacts, group: str) -> _Numbers:
+    """The physical offsets of the messages that a client of the group traced, or sent back."""
+    traced = facts.rows(CONSUMPTIONS, ["commitlog_offset"], [one_of("consumer_group", [group])])["commitlog_offset"]
+    known = [pc.drop_null(traced).to_numpy(), sent_back_by(facts, group)]
+    return np.unique(np.concatenate(known)).astype(np.int64)
+
+
+class _MissedOfTopic:
+    """The messages of a topic that a group did not receive. ``more_known``: see :func:`_more_known`."""
+
+    def __init__(self, facts: BrokerFacts, explainer: Explainer, group: str, topic: str, more_known: _Numbers) -> None:
+        self._facts = facts
+        self._explainer = explainer
+        self._group = group
+        self._topic = topic
+        self._received, self._others = _received(facts, group, topic)
+        self._more_known = np.union1d(more_known, np.array([offset for _, offset in self._others], np.int64))
+        self._messages = MessageColumns(facts.warehouse, ["topic", "properties"])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        files = self._facts.warehouse.files(CONSUMEQUEUE, self._facts.name)
+        for file in sorted(files, key=lambda file: file.least["commitlog_offset"]):
+            rows = self._facts.warehouse.rows(CONSUMEQUEUE, _ENTRY, [one_of("topic", [self._topic])], [file])
+            rows = rows.filter(pa.array(~np.isin(rows["commitlog_offset"].to_numpy(), self._received)))
+            rows = rows.sort_by("commitlog_offset")
+            for begin in range(0, len(rows), AT_ONCE):
+                yield self._batch(rows.slice(begin, AT_ONCE))
+
+    def _batch(self, entries: pa.Table) -> pa.RecordBatch:
+        messages = self._messages.of(self._facts.name, entries["commitlog_offset"].to_numpy())
+        is_stored = messages["topic"].is_valid()  # maintenance may have removed some
+        entries, messages = entries.filter(is_stored).combine_chunks(), messages.filter(is_stored).combine_chunks()
+        reasons = _Reasons(len(entries))
+        if not len(entries) or self._explainer.needs_each(self._group, self._topic):
+            self._explain_each(entries, np.arange(len(entries)), reasons)
+        else:
+            columns, is_at_change = self._explainer.pull_columns(self._group, self._topic, entries)
+            is_alone = is_at_change | np.isin(entries["commitlog_offset"].to_numpy(), self._more_known)
+            self._explain_each(entries, np.flatnonzero(is_alone), reasons)
+            self._explain_alike(entries, messages, _parts(columns, np.flatnonzero(~is_alone)), reasons)
+        return reasons.batch(entries, self._facts.name, self._group, self._topic)
+
+    def _explain_each(self, entries: pa.Table, rows: _Numbers, reasons: _Reasons) -> None:
+        is_more_known = np.isin(entries["commitlog_offset"].to_numpy()[rows], self._more_known)
+        messages = self._read(entries, rows)
+        copies = iter(copies_of_each(self._facts, [messages[at] for at in np.flatnonzero(is_more_known)]))
+        for row, message, is_more in zip(rows.tolist(), messages, is_more_known.tolist(), strict=True):
+            explanation = self._explainer.explain(message, self._group, next(copies) if is_more else ())
+            reasons.add(np.array([row]), explanation, explanation.summary)
+
+    def _explain_alike(
+        self, entries: pa.Table, messages: pa.Table, pulled_alike: Sequence[_Numbers], reasons: _Reasons
+    ) -> None:
+        """``pulled_alike``: the rows of messages of which the same decides whether and how the group pulled them."""
+        seen = _Seen(entries, messages["properties"].combine_chunks())
+        alike: list[tuple[_Numbers, list[_Leaf]]] = []
+        for rows, first in zip(pulled_alike, self._firsts(entries, pulled_alike), strict=True):
+            pull = self._explainer.pull(first, self._group)
+            if pull is None:
+                alike.append((rows, []))
+                continue
+            expression = deciding_expression(pull.row, (), pull.config, {})
+            leaves = [] if expression is None else seen.leaves(expression)
+            columns = [leaf.results for leaf in leaves] or seen.tags
+            if pull.row.filter_data is not None:
+                columns = [seen.bits_set(pull.row.filter_data.bit_pos), *columns]
+            alike += [(part, leaves) for part in _parts(columns, rows)]
+        for (rows, leaves), first in zip(alike, self._firsts(entries, [rows for rows, _ in alike]), strict=True):
+            explanation = self._explainer.explain(first, self._group)
+            whole = explanation.trace
+            if whole is None or not explanation.decision.detail:
+                reasons.add(rows, explanation, explanation.summary)
+                continue
+            decide = [leaf for leaf, part in zip(leaves, whole.leaves(), strict=True) if part.decides]
+            for same in _parts([leaf.values for leaf in decide], rows):
+                decision = explanation.decision.with_leaves([leaf.part(same[0]) for leaf in decide])
+                reasons.add(same, explanation, replace(explanation, decision=decision).summary)
+
+    def _firsts(self, entries: pa.Table, parts: Sequence[_Numbers]) -> list[StoredMessage]:
+        """The first message of each part."""
+        return self._read(entries, np.array([rows[0] for rows in parts], np.int64))
+
+    def _read(self, entries: pa.Table, rows: _Numbers) -> list[StoredMessage]:
+        """The messages of some rows, in their order."""
+        offsets = entries["commitlog_offset"].to_numpy()[rows].tolist()
+        found = {message.commitlog_offset: message for message in read(self._facts, offsets, self._others)}
+        messages = (found[offset] for offset in offsets)
+        return [next((each for each in m.in_lmqs if each.topic == self._topic), m) for m in messages]
+
+
+def _received(facts: BrokerFacts, group: str, topic: str) -> tuple[_Numbers, Mapping[tuple[str, int], list[Delivery]]]:
+    """The physical offsets of the messages of a topic that a group received, and its deliveries of other outcomes."""
+    received = [np.empty(0, np.int64)]
+    others: defaultdict[tuple[str, int], list[Delivery]] = defaultdict(list)
+    names = ["commitlog_offset", "consumer_group", "outcome", "subscription_from", "available_at", "run"]
+    selection = Selection(facts.name, [group], [topic], names)
+    for batch in batches_of(facts.warehouse, DELIVERIES, selection):
+        is_received = pc.equal(batch["outcome"], Outcome.DELIVERED)
+        received.append(batch["commitlog_offset"].filter(is_received).to_numpy())
+        for offset, *delivery in tuples(batch.filter(pc.invert(is_received)), *names):
+            others[topic, offset].append(Delivery(*delivery))
+    for deliveries in others.values():
+        deliveries.sort(key=lambda delivery: delivery.available_at)
+    return np.concatenate(received), others
+
+
+class _Reasons:
+    """What is said of each of ``count`` messages."""
+
+    def __init__(self, count: int) -> None:
+        self._number = np.full(count, -1, np.int64)
+        self._said: list[tuple[str, str, str | None, int | None]] = []
+
+    def add(self, rows: _Numbers, explanation: Explanation, reason: str) -> None:
+        if explanation.outcome is not Outcome.DELIVERED:
+            self._number[rows] = len(self._said)
+            row = explanation.subscription
+            since = None if row is None else row.valid_from
+            self._said.append((str(explanation.outcome), reason, explanation.uncertain, since))
+
+    def batch(self, entries: pa.Table, broker_name: str, group: str, topic: str) -> pa.RecordBatch:
+        """The rows of the messages of ``entries`` of which something is said."""
+        is_missed = self._number >= 0
+        numbers = pa.array(self._number[is_missed])
+        rows = entries.filter(pa.array(is_missed)).combine_chunks()
+        said = zip(*self._said, strict=True) if self._said else [()] * 4
+        arrays = {"broker_name": broker_name, "consumer_group": group, "topic": topic}
+        columns = {name: pa.repeat(text, len(rows)) for name, text in arrays.items()}
+        columns |= {name: rows[name].combine_chunks() for name in _ENTRY if name in MISSED_COLUMNS.names}
+        for name, values in zip(("outcome", "reason", "uncertain", "subscription_from"), said, strict=True):
+            columns[name] = pa.array(values, MISSED_COLUMNS.field(name).type).take(numbers)
+        return pa.RecordBatch.from_arrays([columns[name] for name in MISSED_COLUMNS.names], schema=MISSED_COLUMNS)
+
+
+# What the filters see of many messages.
+
+
+class _Seen:
+    """What filters see of the messages of ``entries``, as columns of numbers."""
+
+    def __init__(self, entries: pa.Table, properties: pa.MapArray) -> None:
+        self._entries = entries
+        self._properties = properties
+        self._values: dict[tuple[str, ...], tuple[_Numbers, list[tuple[str | None, ...]]]] = {}
+        self._leaves: dict[tuple[str, RocketMQVersion], list[_Leaf]] = {}
+
+    @cached_property
+    def tags(self) -> list[_Numbers]:
+        return [self._entries["tags_code"].to_numpy(), self.values((TAGS_PROPERTY,))[0]]
+
+    def bits_set(self, positions: Sequence[int]) -> _Numbers:
+        """Whether all bits at some positions of the filter bit map are set, beside the length of the map."""
+        maps = self._entries["filter_bit_map"].combine_chunks().cast(pa.binary())
+        lengths = pc.binary_length(maps).fill_null(-1).to_numpy().astype(np.int64)
+        bits_set = np.zeros(len(lengths), np.int64)
+        for length in np.unique(lengths).tolist():
+            if 8 * length > max(positions, default=-1):
+                rows = np.flatnonzero(lengths == length)
+                taken = maps.take(pa.array(rows))
+                data = np.frombuffer(taken.buffers()[2], np.uint8)[: len(rows) * length].reshape(len(rows), length)
+                bits_set[rows] = np.all([data[:, at // 8] >> (at % 8) & 1 for at in positions], axis=0)
+        numbers: _Numbers = 2 * lengths + bits_set
+        return numbers
+
+    def values(self, names: tuple[str, ...]) -> tuple[_Numbers, list[tuple[str | None, ...]]]:
+        """The number of each message's values of properties, and the distinct values: None where one is missing."""
+        if names not in self._values:
+            columns = property_columns(self._properties, names)
+            texts = [columns[name].text_of_each() for name in names]
+            encoded = [text.dictionary_encode(null_encoding="encode") for text in texts]
+            parts = _parts(
+                [each.indices.to_numpy().astype(np.int64) for each in encoded], np.arange(len(self._entries))
+            )
+            numbers = np.empty(len(self._entries), np.int64)
+            for number, rows in enumerate(parts):
+                numbers[rows] = number
+            firsts = pa.array([rows[0] for rows in parts], pa.int64())
+            self._values[names] = numbers, list(zip(*(text.take(firsts).to_pylist() for text in texts), strict=True))
+        return self._values[names]
+
+    def leaves(self, expression: CompiledExpression) -> list[_Leaf]:
+        """The leaves of an expression, from left to right."""
+        key = expression.expression, expression.version
+        if key not in self._leaves:
+            parts = trace(expression, {}).leaves()
+            self._leaves[key] = [_Leaf(part, *self.values(tuple(part.values))) for part in parts]
+        return self._leaves[key]
+
+
+class _Leaf:
+    """A leaf of an expression: ``values`` has the number of the values that it reads, for each message."""
+
+    def __init__(self, leaf: ExpressionPart, values: _Numbers, distinct: Sequence[tuple[str | None, ...]]) -> None:
+        self._leaf = leaf
+        self._texts = distinct
+        self.values = values
+        names = list(leaf.values)
+        self._evaluated = [
+            node_evaluated(leaf.node, {name: text for name, text in zip(names, texts, strict=True) if text is not None})
+            for texts in distinct
+        ]
+        numbers = np.array([_RESULTS[result] for result, _ in self._evaluated], np.int64)
+        self.results = numbers[values]
+        """The number of the result for each message."""
+
+    def part(self, row: int) -> ExpressionPart:
+        """The leaf as it was evaluated on the message of a row."""
+        number = self.values[row]
+        result, error = self._evaluated[number]
+        values = dict(zip(self._leaf.values, self._texts[number], strict=True))
+        return replace(self._leaf, result=result, values=values, error=error)
+
+
+def _parts(columns: Sequence[_Numbers], rows: _Numbers) -> list[_Numbers]:
+    """Divides ``rows`` by the numbers that columns have there. Each part is in the order of ``rows``."""
+    codes = np.zeros(len(rows), np.int64)
+    for column in columns:
+        distinct, numbers = np.unique(column[rows], return_inverse=True)
+        if len(distinct) > 1:
+            codes = np.unique(codes * len(distinct) + numbers.reshape(-1), return_inverse=True)[1].reshape(-1)
+    order = np.argsort(codes, kind="stable")
+    return np.split(rows[order], np.flatnonzero(np.diff(codes[order])) + 1) if len(rows) else []
