@@ -1,4 +1,4 @@
-"""explain in random nights: what each group did with each message is what a slow model says."""
+"""explain and export missed in random nights: what each group did with each message is what a slow model says."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.broker_log import Message
 from tests.depth import examples
 from tests.nights.commands import Run, night, rows_of
 from tests.nights.consumption_model import Model, Pull
+from tests.nights.missed_rows import assert_said_alike, missed_rows
 from tests.nights.random_broker import RandomBroker, Trouble
 
 NIGHTS = 4
@@ -68,3 +69,5 @@ def test_messages_are_explained_as_a_slow_model_says(run: Run, tmp_path: Path, s
                 answer = told(explainer.explain(found, group))
                 place = group, message.topic, message.queue_id, message.queue_offset
                 assert (place, answer) == (place, expected(pulls[group, message.stored_at], is_pending))
+    for group in facts.groups:
+        assert_said_alike(facts, group, missed_rows(facts, group))

@@ -22,7 +22,6 @@ import pytest
 
 from answers import warehouse as warehouse_door
 from answers.facts import open_facts
-from answers.missed import missed
 from answers.report import pops_of
 from filtering.explanation.decision import Outcome
 from filtering.explanation.journey import JourneyStepKind
@@ -34,6 +33,7 @@ from schemas.pops import POPS
 from tests.captures import capture, rows
 from tests.nights.commands import NIGHTS, Run, night, rows_of, without_runs
 from tests.nights.damage import copy_of, one_row, rewrite
+from tests.nights.missed_rows import assert_said_alike, missed_rows
 
 DEV, PLAIN = "pop_dev", "pop_plain"
 IN_ORDER = {"pop_fifo_1", "pop_fifo_2"}
@@ -212,7 +212,8 @@ def test_explain_says_what_became_of_a_message(popped: Path, run: Run, message: 
 
 def test_what_a_group_missed_was_passed_over(popped: Path) -> None:
     facts, group = open_facts(Warehouse.at(str(popped))), "pop_sql_orders"
-    explained = [row for batch in missed([facts], [group], ["OrderEvents"]) for row in batch.to_pylist()]
+    explained = missed_rows(facts, group, ["OrderEvents"])
+    assert_said_alike(facts, group, explained)
     got = {row[2:4] for row in received() if row[:2] == (group, "OrderEvents")}
     stored = {
         (row["queue_id"], row["queue_offset"])
