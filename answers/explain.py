@@ -354,8 +354,8 @@ def sent_back_by(facts: BrokerFacts, group: str) -> npt.NDArray[np.int64]:
     copies = one_of("topic", [topic for topic in facts.topics if is_copy(topic)])
     for file in facts.warehouse.files(COMMITLOG, facts.name):
         rows = view(facts.warehouse.rows(COMMITLOG, file_columns(columns), [copies], [file]), columns)
-        found = property_columns(rows["properties"].combine_chunks(), names)
-        named = {name: found[name].text_of_each() for name in names}
+        values = property_columns(rows["properties"].combine_chunks(), names)
+        named = {name: values[name].text_of_each() for name in names}
         by_topic, numbers = group_numbers(pa.table({"topic": rows["topic"]} | named), ["topic", *names])
         is_own = [
             group_of_copy(topic, {name: value for name, value in zip(names, values, strict=True) if value is not None})
@@ -942,12 +942,12 @@ class PopsOfMessages:
     def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
         if POPS.name not in self._facts.last.tables:
             return _PopsOfQueue(POPS.schema.empty_table())
-        of_queue = [
+        where = [
             one_of("consumer_group", [consumer_group]),
             one_of("topic", [topic]),
             one_of("queue_id", [queue_id]),
         ]
-        return _PopsOfQueue(self._facts.rows(POPS, None, of_queue))
+        return _PopsOfQueue(self._facts.rows(POPS, None, where))
 
 
 # Says when it is not known which of two subscriptions filtered a message that was stored just after the change.

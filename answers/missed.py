@@ -148,8 +148,8 @@ class _MissedOfTopic:
     def _read(self, entries: pa.Table, rows: _Numbers) -> list[StoredMessage]:
         """The messages of some rows, in their order."""
         offsets = entries["commitlog_offset"].to_numpy()[rows].tolist()
-        found = {message.commitlog_offset: message for message in read(self._facts, offsets, self._others)}
-        messages = (found[offset] for offset in offsets)
+        message_at = {message.commitlog_offset: message for message in read(self._facts, offsets, self._others)}
+        messages = (message_at[offset] for offset in offsets)
         return [next((each for each in m.in_lmqs if each.topic == self._topic), m) for m in messages]
 
 
