@@ -283,6 +283,8 @@ def what_if_html(change: WhatIf) -> str:
     ]
     if not change.stored:
         parts.append(f"<p>{NOTHING_TO_COMPARE}</p>")
+    if change.is_popping:
+        parts.append(f"<p>{escape(NOT_KNOWN_OF_POPS)}</p>")
     if change.deliveries_differ:
         parts.append(f"<p>Against the filter in force, as if it had always been: {_by_change(change)}</p>")
     if change.relation is not None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import mqsieve
 from answers import warehouse as warehouse_door
 from answers.facts import open_facts
 from answers.report import pops_of
@@ -309,6 +310,8 @@ def test_what_if_compares_what_pops_read(popped: Path, run: Run) -> None:
     assert min(expected.values()) > 0
     assert change["is_popping"]
     assert "the group pops: what its pops read is compared" in run(what_if, *asked).out
+    html = mqsieve.open(str(popped)).what_if(group, sql="price > 40.0", topic=topic)._repr_html_()
+    assert "the group pops: what its pops read is compared" in html
 
 
 def test_a_group_that_pops_needs_no_switch_for_sql92(tmp_path: Path, run: Run) -> None:
