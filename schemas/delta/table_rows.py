@@ -6,9 +6,8 @@ pyarrow.dataset, which ``Table.group_by`` loads, too, would do this, but takes 1
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from schemas.delta.delta_log import open_data_file
 from schemas.delta.table import StoredFile, Table
+from schemas.spark_tasks import run_tasks
 from schemas.storage import Storage
 
 
@@ -77,17 +77,12 @@ def read_rows(
     def read(path: str) -> list[pa.Table]:
         return [part.cast(wanted) for part in row_groups(table, storage, path, names, where)]
 
-    in_files = map(read, paths) if len(paths) < FILES_IN_ONE_THREAD else _threads().map(read, paths)
+    in_files = map(read, paths) if len(paths) < FILES_IN_ONE_THREAD else run_tasks(paths, read, 0, None)
     return pa.concat_tables([wanted.empty_table(), *(part for parts in in_files for part in parts)])
 
 
 FILES_IN_ONE_THREAD = 4
 """From so many files on, several are read at once."""
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(4, pa.cpu_count()), "mqsieve-files")
 
 
 def row_groups(
