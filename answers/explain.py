@@ -102,6 +102,7 @@ from schemas.delta.table_rows import (
     may_hold,
     one_of,
     row_groups,
+    sorted_by,
     within,
 )
 from schemas.errors import UsageError, did_you_mean, time_text
@@ -892,10 +893,16 @@ class _PopsOfQueue:
     def __init__(self, rows: pa.Table) -> None:
         names = ("popped_at", "record_offset", "start_offset", "queue_offset")
         self._popped_at, self._written_at, self._starts, self._offsets = (rows[name].to_numpy() for name in names)
-        self.by_message: defaultdict[int, list[_Pop]] = defaultdict(list)
-        """The pops of each message in the order of time, by physical offset."""
-        for row in sorted(rows.to_pylist(), key=lambda row: (row["popped_at"], row["record_offset"])):
-            self.by_message[row["commitlog_offset"]].append(row)
+        self._with_message = sorted_by(
+            rows.filter(rows["commitlog_offset"].is_valid()), "commitlog_offset", "popped_at", "record_offset"
+        )
+        self._messages = self._with_message["commitlog_offset"].to_numpy()
+
+    def of_message(self, commitlog_offset: int) -> Sequence[_Pop]:
+        """The pops of a message in the order of time."""
+        begin, end = (int(np.searchsorted(self._messages, commitlog_offset, side)) for side in ("left", "right"))
+        pops: list[_Pop] = self._with_message.slice(begin, end - begin).to_pylist()
+        return pops
 
     def passed_over_at(self, commitlog_offset: int, queue_offset: int) -> int | None:
         """The time (ms) of the first pop, written down after a message, that began before it and ended behind it."""
@@ -937,7 +944,7 @@ class PopsOfMessages:
 
     def _pops_of_group(self, message: StoredMessage, consumer_group: str) -> Sequence[_Pop]:
         queue = self._of_queue(consumer_group, message.topic, message.queue_id)
-        return queue.by_message.get(message.commitlog_offset, ())
+        return queue.of_message(message.commitlog_offset)
 
     def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
         if POPS.name not in self._facts.last.tables:
