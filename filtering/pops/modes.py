@@ -181,7 +181,8 @@ def as_consumed(row: SubscriptionRow, pops: Pops) -> SubscriptionRow:
     """A subscription as its group consumes by it: each pop of one that pops brings its own."""
     end = FOREVER if row.valid_to is None else row.valid_to
     known = pops.recorded.get(row.key, pops.planned.get(row.key, ()))
-    return replace(row, pops=any(since < end <= until for since, until in known))
+    pops_then = any(since < end <= until for since, until in known)
+    return row if row.pops == pops_then else replace(row, pops=pops_then)
 
 
 def popped_rows(
