@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
 NONE = -1
-"""Instead of a time, an offset or a position."""
+"""Instead of a time, an offset, a position or another number that is not there."""
 
 
 @dataclass(frozen=True, eq=False)

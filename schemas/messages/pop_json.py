@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from pyarrow import json
 
 from filtering.kernels.compile import Int, compiled
+from filtering.pops.handed_out import NONE
 from schemas.rocketmq_store.property_columns import Interner
 from schemas.rocketmq_store.record_layout import Bytes, Positions, binary_array, spans
 
-NONE = -1
-"""Instead of a number that is not there."""
 NUMBERS = "q", "so", "pt", "it", "n", "ao"
 """Queue id, start offset, pop time, invisible time, number of messages, acknowledged queue offset."""
 TEXTS = "c", "t"

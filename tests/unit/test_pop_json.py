@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas.messages.pop_json import LISTS, NONE, NUMBERS, TEXTS, read_bodies
+from filtering.pops.handed_out import NONE
+from schemas.messages.pop_json import LISTS, NUMBERS, TEXTS, read_bodies
 from schemas.rocketmq_store.segments import SLACK
 
 CHECKPOINT = (
