@@ -11,10 +11,19 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.broker_store import BROKER, FIRST_STORE_TIMESTAMP, MESSAGES_AT_ONCE, QUEUES, TOPICS, StoreWriter
+from benchmarks.broker_store import (
+    BROKER,
+    FIRST_STORE_TIMESTAMP,
+    MESSAGES_A_MILLISECOND,
+    MESSAGES_AT_ONCE,
+    QUEUES,
+    TOPICS,
+    StoreWriter,
+)
 from benchmarks.night_files import night_options, write_night_files
 from benchmarks.processes import NightProcess
 from benchmarks.report import parser, write
@@ -30,11 +39,12 @@ INVISIBLE_TIME = 60_000
 
 
 class PopWriter:
-    """Appends messages, and pops of groups that read a queue each."""
+    """Appends messages, and pops of ``groups``, each with its topic, that read a queue each."""
 
-    def __init__(self, folder: Path, groups: int) -> None:
+    def __init__(self, folder: Path, groups: Sequence[tuple[str, str]]) -> None:
         self.store = StoreWriter(folder)
-        self._next = [0] * groups
+        self._groups = groups
+        self._next = [0] * len(groups)
 
     def append(self, messages: int) -> None:
         for _ in range(0, messages, MESSAGES_AT_ONCE):
@@ -43,28 +53,23 @@ class PopWriter:
 
     def _append_pops(self) -> None:
         end = self.store.messages // len(TOPICS) // QUEUES
-        at = FIRST_STORE_TIMESTAMP + self.store.messages // 10
+        at = FIRST_STORE_TIMESTAMP + self.store.messages // MESSAGES_A_MILLISECOND
         checkpoints, acks = [], []
-        for group, begin in enumerate(self._next):
+        for number, ((group, topic), begin) in enumerate(zip(self._groups, self._next, strict=True)):
             step = (end - begin) // POPS_OF_A_GROUP
             for start in range(begin, begin + step * POPS_OF_A_GROUP, step):
-                place = {"bn": BROKER, "c": group_name(group), "pt": at, "q": group // 2 % QUEUES, "so": start}
-                place["t"] = TOPICS[group % len(TOPICS)]
+                queue_id = number // len(TOPICS) % QUEUES
+                place = {"bn": BROKER, "c": group, "pt": at, "q": queue_id, "so": start, "t": topic}
                 checkpoint = {"bm": 0, "d": [step - 1], "it": INVISIBLE_TIME, "n": 1, "ro": 0, "sp": False}
-                key = f"{place['t']}@{place['q']}@{{}}@{place['c']}@{at}@{BROKER}@"
+                key = f"{topic}@{queue_id}@{{}}@{group}@{at}@{BROKER}@"
                 revive = {"reviveTime": at + INVISIBLE_TIME}
                 checkpoints.append((checkpoint | place | revive, key.format(start) + "ck"))
                 acks.append(({"ao": start + step - 1} | place, key.format(start + step - 1) + "ack"))
-            self._next[group] = begin + step * POPS_OF_A_GROUP
+            self._next[number] = begin + step * POPS_OF_A_GROUP
         for topic in (TIMER_TOPIC, REVIVE_TOPIC):
             for tag, records in (("ck", checkpoints), ("ack", acks)):
                 bodies = [json.dumps(body, separators=(",", ":"), sort_keys=True).encode() for body, _ in records]
                 self.store.append_to(topic, bodies, [_properties(tag, key) for _, key in records])
-
-
-def group_name(group: int) -> str:
-    """As :func:`benchmarks.night_files.write_night_files` names it."""
-    return f"cg_{group:05}"
 
 
 def _properties(tag: str, key: str) -> str:
@@ -82,11 +87,11 @@ def main() -> None:
     options = command_line.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        write_night_files(folder, options.groups, with_bit_map=True)
+        groups = [(group, topic) for group, topic, _ in write_night_files(folder, options.groups, with_bit_map=True)]
         registered = (folder / "events.jsonl").read_text().splitlines()
         popping = (json.dumps(json.loads(line) | {"protocol": "grpc_simple"}) for line in registered)
         (folder / "popping.jsonl").write_text("\n".join(popping))
-        popped = PopWriter(folder / "popped", options.groups)
+        popped = PopWriter(folder / "popped", groups)
         popped.append(options.messages)
         plain = StoreWriter(folder / "plain")
         while plain.size < popped.store.size:
