@@ -74,8 +74,9 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
     )
     judged = rows.append_column("is_told", pa.array(is_told)).filter(is_judged)
     storage, files = facts.warehouse.log(COMMITLOG).storage, facts.warehouse.files(COMMITLOG, facts.name)
-    offsets = deliveries["commitlog_offset"].to_numpy()
-    is_denied = denied(compared_deliveries, traces, facts.as_of, lambda at: traceable(storage, files, offsets[at]))
+    is_denied = denied(
+        compared_deliveries, traces, facts.as_of, lambda at: traceable(storage, files, deliveries.take(at), rows)
+    )
     delivery_keys, denied_keys = keys(deliveries, decided.filter(pc.equal(decided["outcome"], DENIED)))
     is_denied &= ~np.isin(delivery_keys, denied_keys)
     deliveries = deliveries.append_column("is_proven", pa.array(proven(compared_deliveries, traces)))

@@ -18,9 +18,9 @@ from schemas.messages.stored_messages import read_messages
 from schemas.storage import Storage
 
 TRACE_COLUMNS = ("consumer_group", "topic", "queue_id", "queue_offset", "commitlog_offset", "records", "retry_times",
-                 "consumed_at", "client_process", "trace_offset", "run")  # fmt: skip
+                 "consumed_at", "client_process", "message_id", "trace_offset", "run")  # fmt: skip
 """The columns of consumptions that are compared with deliveries."""
-_REGION, _TRACE_ON = "MSG_REGION", "TRACE_ON"
+_PROPERTIES = _REGION, _TRACE_ON, _ID = "MSG_REGION", "TRACE_ON", "UNIQ_KEY"
 
 
 def with_message(rows: pa.Table) -> pa.Table:
@@ -51,25 +51,46 @@ def compared(rows: pa.Table, deliveries: pa.Table, as_of: int) -> tuple[Traces, 
     return traces, Deliveries(delivery_keys, queue.reshape(-1), offsets, available_at)
 
 
-def traceable(storage: Storage, files: Sequence[StoredFile], offsets: Int64s) -> tuple[Mask, Mask]:
-    """Of the messages at some physical offsets: those that a client traces, and those that it passes over in a call.
+def traceable(
+    storage: Storage, files: Sequence[StoredFile], deliveries: pa.Table, consumed: pa.Table
+) -> tuple[Mask, Mask]:
+    """Of some rows of PAIRS: those of messages that a client traces, and those that it passes over in a call.
 
-    ``files``: those of commitlog.
+    ``files``: those of commitlog. ``consumed``: rows of consumptions. If a trace of the group may be of one of several
+    messages, which have the same id, all of them count as passed over.
     """
+    several = consumed.filter(pc.greater(consumed["records"], 1))
+    shared = _group_and_id(several["consumer_group"], several["message_id"])
+    groups, offsets = deliveries["consumer_group"], deliveries["commitlog_offset"].to_numpy()
     limits = int(offsets.min()), int(offsets.max()) + 1
     paths = [file.path for file in files_that_may_hold(files, [within("commitlog_offset", *limits)])]
     is_traced, is_passed_over = np.zeros(len(offsets), bool), np.zeros(len(offsets), bool)
-    for messages in read_messages(storage, paths, limits, None, (_REGION, _TRACE_ON)):
+    for messages in read_messages(storage, paths, limits, None, _PROPERTIES):
         rows = np.flatnonzero(np.isin(messages.commitlog_offset, offsets))
         for shape in np.unique(messages.shape_of[rows]).tolist():
             shape_rows = rows[messages.shape_of[rows] == shape]
-            values = messages.properties((_REGION, _TRACE_ON), shape_rows)
+            values = messages.properties(_PROPERTIES, shape_rows)
             here = np.isin(offsets, messages.commitlog_offset[shape_rows])
             place = np.searchsorted(messages.commitlog_offset[shape_rows], offsets[here])
-            is_off, has_region = np.zeros(len(shape_rows), bool), np.zeros(len(shape_rows), bool)
+            is_off, has_region = np.zeros((2, len(shape_rows)), bool)
             if _TRACE_ON in values:
                 is_off = np.array(pc.equal(values[_TRACE_ON].text_of_each(), "false").fill_null(False))
             if _REGION in values:
                 has_region = np.array(values[_REGION].text_of_each().is_valid())
             is_traced[here], is_passed_over[here] = (has_region & ~is_off)[place], is_off[place]
+            if _ID in values and len(shared):
+                ids = values[_ID].text_of_each().take(pa.array(place))
+                is_shared = np.zeros(len(offsets), bool)
+                is_shared[here] = pc.is_in(_group_and_id(groups.filter(pa.array(here)), ids), value_set=shared)
+                is_traced &= ~is_shared
+                is_passed_over |= is_shared
     return is_traced, is_passed_over
+
+
+def _group_and_id(groups: pa.ChunkedArray, ids: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Each group and message id as one text."""
+    return pc.binary_join_element_wise(*map(_combined, (groups, ids)), " ")
+
+
+def _combined(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -2,14 +2,15 @@
 
 A trace is stronger than any rule, so it decides
 
-- the messages in *uncertain* windows, and those of clients that disagree: one that a client traced is DELIVERED, and
-  one that complete traces deny is DENIED (:mod:`filtering.delivery.traced_deliveries`);
+- the messages in *uncertain* windows, those of clients that disagree, and those that were in flight when the group left
+  or changed its subscription: one that a client traced is DELIVERED, and one that complete traces deny is DENIED
+  (:mod:`filtering.delivery.traced_deliveries`);
 - how often a message was received: if a client traced it more often than the rules say, the other times are
   deliveries, too, as when a client leaves while it consumes.
 
 These deliveries have the source TRACED. They take the place of what tonight's filters say of the same message and
-group. What an earlier night decided stays: what tonight's traces say of it are rows of tonight. Where nothing is
-uncertain, traces decide nothing: they are the check of the rules, and audits name what they contradict.
+group. What an earlier night decided stays: what tonight's traces say of it are rows of tonight. Where nothing is open,
+traces decide nothing: they are the check of the rules, and audits name what they contradict.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.consumption.group import HELD_PULL
 from filtering.delivery.block_schema import DELIVERED, DENIED, DROPPED_BY_CLIENT, MATCH
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import PullWindow, WindowKind
+from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind
 from filtering.delivery.traced_deliveries import Mask, denied
 from filtering.pops.handed_out import nth
 from filtering.subscriptions.events import GroupTopic
@@ -60,12 +62,14 @@ class CountChange(NamedTuple):
 class _Covered:
     """Of some messages: whether a window of tonight or of the night before filtered them, and of tonight.
 
-    ``is_open``: whether it is uncertain who received them. ``subscription_from``: of what filtered them.
+    ``is_open``: whether it is uncertain who received them. ``is_of_client``: whether a client with other tags than the
+    group's other clients read them. ``subscription_from``: of what filtered them.
     """
 
     is_filtered: Mask
     is_tonight: Mask
     is_open: Mask
+    is_of_client: Mask
     subscription_from: Int64s
 
 
@@ -93,7 +97,8 @@ class TracedDeliveries:
         if not len(rows):
             return {}
         deliveries = self._decided(pc.unique(rows["consumer_group"]).to_pylist(), self._before)
-        decided = pa.concat_tables([self._denied(rows, deliveries), self._received(rows, deliveries)])
+        received = self._received(rows, deliveries)
+        decided = pa.concat_tables([self._denied(rows, pa.concat_tables([deliveries, received])), received])
         if len(decided):
             self._replace(decided)
             self._add(decided)
@@ -109,7 +114,11 @@ class TracedDeliveries:
 
     @cached_property
     def _open_keys(self) -> Collection[GroupTopic]:
-        return {key for key, windows in self._windows.items() if any(_is_open(window) for _, window in windows)}
+        return {
+            key
+            for key, windows in self._windows.items()
+            if any(_is_open(window) or _ends(window) for _, window in windows)
+        }
 
     def _decided(self, groups: Sequence[str], first_run: str) -> pa.Table:
         blocks = self._changes.rows(DELIVERY_BLOCKS, where=[within("run", first_run)])
@@ -124,11 +133,12 @@ class TracedDeliveries:
         )
         traces, compared_deliveries = compared(rows, deliveries, self._as_of)
         storage, files = self._changes.warehouse.log(COMMITLOG).storage, self._changes.files(COMMITLOG)
-        offsets = deliveries["commitlog_offset"].to_numpy()
-        is_denied = denied(compared_deliveries, traces, self._as_of, lambda at: traceable(storage, files, offsets[at]))
+        is_denied = denied(
+            compared_deliveries, traces, self._as_of, lambda at: traceable(storage, files, deliveries.take(at), rows)
+        )
         delivery_keys, known = keys(deliveries, denied_before)
         newly_denied = deliveries.filter(pa.array(is_denied & ~np.isin(delivery_keys, known)))
-        newly_denied = newly_denied.filter(pa.array(self._covered(newly_denied).is_open))
+        newly_denied = newly_denied.filter(pa.array(self._covered(newly_denied, newly_denied["available_at"]).is_open))
         is_tonight = np.array(pc.equal(newly_denied["run"], self._changes.run), np.int64)
         self._count(newly_denied, delivered=-is_tonight, passed_stage1=-is_tonight, passed_stage2=-is_tonight)
         run, source = (pa.repeat(text, len(newly_denied)) for text in (self._changes.run, TRACED))
@@ -154,7 +164,7 @@ class TracedDeliveries:
         key, delivery_key, *others = keys(traced, deliveries, *(deliveries.filter(mask) for mask in masks))
         delivered, recorded, dropped = others
         times_delivered = np.bincount(delivered, minlength=key.max(initial=0) + 1)[key]
-        covered = self._covered(traced)
+        covered = self._covered(traced, traced["consumed_at"].fill_null(self._as_of))
         is_new = nth(key) >= times_delivered
         is_new &= np.where(times_delivered > 0, ~np.isin(key, recorded), covered.is_open & covered.is_filtered)
         last_subscription_from = np.full(max(key.max(initial=0), delivery_key.max(initial=0)) + 1, 0)
@@ -170,6 +180,7 @@ class TracedDeliveries:
             passed_stage1=passed,
             passed_stage2=passed,
             scanned=passed * ~is_first[is_new],
+            hash_collisions=-(was_dropped & ~covered.is_of_client)[is_new].astype(np.int64),
         )
         traced = traced.filter(pa.array(is_new)).rename_columns({"consumed_at": "available_at"})
         known = {"outcome": DELIVERED, "source": TRACED, "run": self._changes.run}
@@ -186,10 +197,14 @@ class TracedDeliveries:
             for (group, topic, queue_id), change in zip(queues, sums, strict=True):
                 self._counts[topic].append(CountChange(group, queue_id, name, change))
 
-    def _covered(self, rows: pa.Table) -> _Covered:
-        """What the windows of tonight and of the night before say of some groups and messages."""
-        nothing = np.zeros(len(rows), bool)
-        covered = _Covered(nothing, nothing.copy(), nothing.copy(), np.zeros(len(rows), np.int64))
+    def _covered(self, rows: pa.Table, received_at: pa.ChunkedArray) -> _Covered:
+        """What the windows of tonight and of the night before say of some groups and messages.
+
+        ``received_at`` (ms): when the group received each message, as far as that is known.
+        """
+        is_filtered, is_tonight, is_open, is_of_client = np.zeros((4, len(rows)), bool)
+        covered = _Covered(is_filtered, is_tonight, is_open, is_of_client, np.zeros(len(rows), np.int64))
+        received = received_at.to_numpy()
         offsets = rows["commitlog_offset"].to_numpy()
         stored = self._stored_at(offsets)
         queue_offset = rows["queue_offset"].to_numpy()
@@ -199,8 +214,12 @@ class TracedDeliveries:
             for run, window in self._windows.get((group, topic), ()):
                 inside = own[window.covers(queue_id, queue_offset[own], offsets[own], stored[own])]
                 covered.is_open[inside] |= _is_open(window)
+                if _ends(window):
+                    since, until = stored[own] - HELD_PULL, np.maximum(stored[own] + HELD_PULL, received[own])
+                    covered.is_open[own] |= (since <= window.stored_to) & (window.stored_to <= until)
                 if window.kind in PULLED:
                     covered.is_filtered[inside] = True
+                    covered.is_of_client[inside] = window.is_of_client
                     covered.subscription_from[inside] = window.subscription_from
                     covered.is_tonight[inside] |= run == self._changes.run
         return covered
@@ -242,6 +261,15 @@ class TracedDeliveries:
 def _is_open(window: PullWindow) -> bool:
     """Whether it is not known who received the messages of a window."""
     return window.kind is WindowKind.UNCERTAIN or window.is_of_client
+
+
+def _ends(window: PullWindow) -> bool:
+    """Whether a group left, or changed its subscription, at the end of a window.
+
+    The events do not say how far it was: it may have been handed what its rules leave to the next subscription, or it
+    may have pulled later what they give to this one, as a pull is held for up to HELD_PULL.
+    """
+    return window.kind is WindowKind.ONLINE and window.stored_to != FOREVER
 
 
 def _is_repeated(rows: pa.Table) -> Mask:

@@ -287,6 +287,46 @@ def test_traces_decide_what_a_change_leaves_uncertain(changing: GrowingBroker) -
     assert changing.facts()["deliveries"] == before
 
 
+def registered_tags(at: int, tags: str) -> str:
+    return event(at, "register", "g", type="TAG", expression=tags, consume_from="first")
+
+
+def test_a_client_that_kept_what_its_new_tags_drop(broker: GrowingBroker) -> None:
+    """Aa and BB have one hash. The message that it keeps is also what denies the next one."""
+    for number, tags in enumerate(["A", "BB", "Aa", "BB", "A"]):
+        broker.log.append(UNIQ_KEY=f"M{number}", TAGS=tags, MSG_REGION="DefaultRegion")
+    at = broker.log.time - 4 * EVERY
+    trace(broker, *(called(number, f"M{number}", at=at + number * EVERY) for number in (1, 3)))
+    broker.grow()
+    broker.night([registered_tags(BEFORE, "BB"), registered_tags(at - EVERY // 2, "Aa")])
+    assert decided(broker, "g") == [(11, "DELIVERED", "TRACED"), (12, "DENIED", "TRACED"), (13, "DELIVERED", "TRACED")]
+    assert broker.passes_audits()
+
+
+def test_traces_decide_what_was_in_flight_when_the_group_left(broker: GrowingBroker) -> None:
+    for number, tags in enumerate("AABB"):
+        broker.log.append(UNIQ_KEY=f"M{number}", TAGS=tags, MSG_REGION="DefaultRegion")
+    left = broker.log.time - EVERY // 2
+    trace(broker, *(called(number, f"M{number}", at=left + number * EVERY) for number in (0, 1, 2, 3)))
+    broker.grow()
+    events = [registered_tags(BEFORE, "A"), event(left, "unregister", "g"), registered_tags(left + EVERY, "B")]
+    assert "contradict" not in broker.night(events).out
+    planned = [(offset, "DELIVERED", "PLANNED") for offset in (10, 11)]
+    assert decided(broker, "g") == [*planned, *((offset, "DELIVERED", "TRACED") for offset in (12, 13))]
+    assert broker.passes_audits()
+
+
+def test_a_message_with_the_id_of_a_traced_one_is_not_denied(broker: GrowingBroker) -> None:
+    """As when a producer sends again after a time-out, or a client sends what it received to another topic."""
+    for message_id in ("M0", "M1", "M1", "M2"):
+        broker.log.append(UNIQ_KEY=message_id, TAGS="A", MSG_REGION="DefaultRegion")
+    at = broker.log.time
+    trace(broker, *(called(number, f"M{number}", at=at + number) for number in range(3)))
+    broker.grow()
+    assert "contradict" not in broker.night([registered_tags(BEFORE, "A")]).out
+    assert decided(broker, "g") == [(offset, "DELIVERED", "PLANNED") for offset in (10, 11, 12, 13)]
+
+
 def test_traces_of_a_later_night_add_rows_to_what_was_decided(changing: GrowingBroker) -> None:
     at = changing.log.time - 3 * EVERY
     trace(changing, *(called(number, f"M{number}", "tags", at=at + number) for number in (0, 1)))
