@@ -116,12 +116,12 @@ def _with_messages(rows: pa.Table, changes: Changes, subscribed: Collection[Grou
     groups = pa.DictionaryArray.from_arrays(groups.indices, pa.array(names, pa.string())).dictionary_decode()
     rows = replaced(rows, consumer_group=groups)
     tonight, in_log = [one_of("run", [changes.run])], [within("commitlog_offset", log_start)]
-    with_messages = _matched(rows, _messages(rows["message_id"], changes, tonight), subscribed)
-    is_missing = pc.equal(with_messages["records"], 0)
-    if pc.any(is_missing).as_py():
-        missing = with_messages.filter(is_missing)
-        matched = _matched(missing, _messages(missing["message_id"], changes, in_log), subscribed)
-        with_messages = pa.concat_tables([with_messages.filter(pc.invert(is_missing)), matched])
+    with_messages, fit = _matched(rows, _messages(rows["message_id"], changes, tonight), subscribed)
+    is_doubtful = fit > _SUBSCRIBED
+    if is_doubtful.any():
+        doubtful = with_messages.filter(pa.array(is_doubtful))
+        matched, _ = _matched(doubtful, _messages(doubtful["message_id"], changes, in_log), subscribed)
+        with_messages = pa.concat_tables([with_messages.filter(pa.array(~is_doubtful)), matched])
     return with_messages
 
 
@@ -169,8 +169,8 @@ def _offset_ids(ids: pa.StringArray) -> tuple[pa.StringArray, pa.Int64Array]:
     return offset_ids, pa.array(octets.astype(np.int64))
 
 
-def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTopic]) -> pa.Table:
-    """The rows with the messages that they mean, as far as these are among ``messages``."""
+def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTopic]) -> tuple[pa.Table, Int64s]:
+    """The rows with the messages that they mean, as far as these are among ``messages``, and how well they fit."""
     row_ids, message_ids = np.split(codes(rows["message_id"], messages["id"]), [len(rows)])
     order = np.lexsort((messages["commitlog_offset"].to_numpy(), message_ids))
     lows, highs = (np.searchsorted(message_ids[order], row_ids, side) for side in ("left", "right"))
@@ -189,7 +189,7 @@ def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTop
     turns = _turns(rows, row_ids) % np.maximum(records, 1)
     taken = pa.array(np.append(message, 0)[np.minimum(begins + turns, len(message))], mask=records == 0)
     places = {name: messages[name].take(taken) for name in _PLACE}
-    return replaced(rows, **places, records=pa.array(records.astype(np.int32)))
+    return replaced(rows, **places, records=pa.array(records.astype(np.int32))), least
 
 
 def _fit(

@@ -147,6 +147,16 @@ def test_which_message_a_trace_means(broker: GrowingBroker) -> None:
     ]
 
 
+def test_a_trace_means_an_earlier_message_rather_than_the_dead_letter_of_another_group(broker: GrowingBroker) -> None:
+    broker.log.append(UNIQ_KEY="M1")
+    broker.grow()
+    broker.night([tagged("g")])
+    broker.log.append(topic="%DLQ%h", UNIQ_KEY="M1")
+    trace(broker, called(1, "M1"))
+    broker.night([tagged("g")])
+    assert consumptions(broker, "topic", "queue_offset", "records") == [("T", 10, 1)]
+
+
 def test_a_call_that_returns_after_the_snapshot_is_of_the_next_night(broker: GrowingBroker) -> None:
     broker.log.append(UNIQ_KEY="M1").append(UNIQ_KEY="M2")
     now = broker.log.time
