@@ -157,6 +157,16 @@ def deliveries_of(
     return {place: sorted(each, key=lambda delivery: delivery.available_at) for place, each in deliveries.items()}
 
 
+def not_taken_back(deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """The deliveries of a message to a group, without those that a DENIED one of a later night takes back."""
+    denied = {(each.subscription_from, each.available_at) for each in deliveries if each.outcome == Outcome.DENIED}
+    return [
+        each
+        for each in deliveries
+        if each.outcome != Outcome.DELIVERED or (each.subscription_from, each.available_at) not in denied
+    ]
+
+
 def _in_row_group(opened: OpenDataFile, group: int, wanted: np.ndarray) -> Iterator[tuple[tuple[str, int], Delivery]]:
     """The topics and wanted physical offsets in a row group, each with its deliveries."""
     places = opened.read(group, ["topic", "commitlog_offset", "store_timestamp", "run"])
@@ -1383,7 +1393,7 @@ class Explainer:
         if message.entry is None:
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, _no_entry(message))
         rows = self._rows[consumer_group, subscribed_topic(consumer_group, message.topic)]
-        received = [delivery for delivery in message.deliveries if delivery.consumer_group == consumer_group]
+        received = not_taken_back([each for each in message.deliveries if each.consumer_group == consumer_group])
         if self._pops.is_popping(message, consumer_group):
             popped = self._popped(message, consumer_group, rows, received)
             if popped is not None:

@@ -26,7 +26,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from answers.explain import Delivery, Explainer, Explanation, StoredMessage, copies_of_each, read, sent_back_by
+from answers.explain import (
+    Delivery,
+    Explainer,
+    Explanation,
+    StoredMessage,
+    copies_of_each,
+    not_taken_back,
+    read,
+    sent_back_by,
+)
 from answers.export import DELIVERIES, MISSED_COLUMNS, MessageColumns, Selection, batches_of
 from answers.facts import BrokerFacts
 from filtering.delivery.message_filter import TAGS_PROPERTY
@@ -166,7 +175,28 @@ def _received(facts: BrokerFacts, group: str, topic: str) -> tuple[_Numbers, Map
             others[topic, offset].append(Delivery(*delivery))
     for deliveries in others.values():
         deliveries.sort(key=lambda delivery: delivery.available_at)
-    return np.concatenate(received), others
+    offsets, taken_back = np.concatenate(received), _taken_back(facts, group, topic, others)
+    return offsets[~np.isin(offsets, taken_back)] if len(taken_back) else offsets, others
+
+
+def _taken_back(
+    facts: BrokerFacts, group: str, topic: str, others: Mapping[tuple[str, int], list[Delivery]]
+) -> _Numbers:
+    """The physical offsets of messages whose deliveries a DENIED one of a later night takes back.
+
+    ``others``: the deliveries of other outcomes.
+    """
+    denied = [at for (_, at), each in others.items() if any(row.outcome == Outcome.DENIED for row in each)]
+    if not denied:
+        return np.empty(0, np.int64)
+    names = ["commitlog_offset", "consumer_group", "outcome", "subscription_from", "available_at", "run"]
+    rows: defaultdict[int, list[Delivery]] = defaultdict(list)
+    for batch in batches_of(facts.warehouse, DELIVERIES, Selection(facts.name, [group], [topic], names)):
+        is_denied = pc.is_in(batch["commitlog_offset"], value_set=pa.array(denied, pa.int64()))
+        for offset, *delivery in tuples(batch.filter(is_denied), *names):
+            rows[offset].append(Delivery(*delivery))
+    left = {at for at, each in rows.items() for row in not_taken_back(each) if row.outcome == Outcome.DELIVERED}
+    return np.array(sorted(rows.keys() - left), np.int64)
 
 
 class _Reasons:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from answers import warehouse
-from jobs import audit, explain, nightly
+from jobs import audit, explain, export, nightly
 from schemas.errors import time_text
 from tests.broker_log import EVERY
 from tests.captures import capture, rows
@@ -350,6 +350,12 @@ def test_traces_of_a_later_night_add_rows_to_what_was_decided(changing: GrowingB
     assert [row for row in rows_of(changing.folder / "w", "deliveries") if row["run"] == first[0]["run"]] == first
     assert (12, "DENIED", "TRACED") in decided(changing, "tags")
     assert (12, "DELIVERED", "TRACED") in decided(changing, "sql")
+    why = changing.run(explain, "--message", "M2", "--warehouse", changing.folder / "w", "--group", "tags").out
+    assert "tags: not delivered\n" in why
+    assert "delivered 2" not in why
+    missed = ("missed", "--group", "tags", "--warehouse", changing.folder / "w", "--output", "-")
+    rows = map(json.loads, changing.run(export, *missed).out.splitlines())
+    assert [row["outcome"] for row in rows if row["queue_offset"] == 12] == ["DENIED"]
     changing.grow()
     changing.night(changes_of(at))
     assert decided(changing, "sql").count((12, "DELIVERED", "TRACED")) == 1
