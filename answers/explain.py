@@ -964,7 +964,7 @@ class PopsOfMessages:
             one_of("topic", [topic]),
             one_of("queue_id", [queue_id]),
         ]
-        return _PopsOfQueue(self._facts.rows(POPS, None, where))
+        return _PopsOfQueue(self._facts.recorded_pops(None, where))
 
 
 # Says when it is not known which of two subscriptions filtered a message that was stored just after the change.

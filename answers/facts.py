@@ -39,6 +39,7 @@ from schemas.delta.table_rows import Key, Where, files_that_may_hold, one_of, ro
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_runs
+from schemas.pops import POPS, RECORDED
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import (
     FIRST_SNAPSHOT,
@@ -285,6 +286,10 @@ class BrokerFacts:
         """Whether the clients of a group that pops a topic are remoting ones, as far as it is known."""
         said = [event.protocol for event in self.events if event.group == key[0] and event.protocol is not None]
         return said[-1] == REMOTING_POP if said else key in self.pop_groups.popping
+
+    def recorded_pops(self, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:
+        """The rows of pops that the broker wrote down."""
+        return self.rows(POPS, columns, [one_of("source", [RECORDED]), *where])
 
     @cached_property
     def pop_groups(self) -> PopGroups:

@@ -33,7 +33,6 @@ from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
 from schemas.delivery_stats import DELIVERY_STATS, client_drops
 from schemas.delta.table_rows import files_that_may_hold, one_of, row_groups, sorted_by, tuples, within
 from schemas.messages.stored_messages import scan_entries
-from schemas.pops import POPS
 from schemas.run_ledger import LedgerEntry
 from schemas.spark_tasks import Session
 
@@ -191,7 +190,7 @@ def _passed_over(facts: BrokerFacts, matching: pa.Table, losses: Sequence[Loss])
         for group, topic, queue_id, told_to in tuples(facts.offsets, "consumer_group", "topic", "queue_id", "told_to")
     }
     names = ["consumer_group", "topic", "queue_id", "queue_offset", "start_offset"]
-    pops = facts.rows(POPS, names, [one_of("topic", {loss.state.topic for loss in losses})])
+    pops = facts.recorded_pops(names, [one_of("topic", {loss.state.topic for loss in losses})])
     for key in dict.fromkeys(loss.state.key for loss in losses):
         numbers = [number for number, loss in enumerate(losses) if loss.state.key == key]
         rows = matching.filter(pc.is_in(matching["loss"], pa.array(numbers, pa.int32())))

@@ -36,7 +36,6 @@ from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table_rows import filtered, group_numbers, least, one_of, tuples, within
 from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.stored_messages import read_entries, stored_ranges
-from schemas.pops import POPS
 
 # Why there is no lag.
 
@@ -395,7 +394,7 @@ def open_pops(facts: BrokerFacts) -> dict[GroupQueue, OpenPops]:
     open_by_queue: defaultdict[GroupQueue, OpenPops] = defaultdict(OpenPops)
     if facts.popping and not facts.is_live:
         names = ["consumer_group", "topic", "queue_id", "visible_at"]
-        for *queue, visible_at in tuples(facts.rows(POPS, names, [one_of("is_open", [True])]), *names):
+        for *queue, visible_at in tuples(facts.recorded_pops(names, [one_of("is_open", [True])]), *names):
             pops = open_by_queue[queue[0], queue[1], queue[2]]
             if visible_at > facts.as_of:
                 pops.in_flight, pops.until = pops.in_flight + 1, max(visible_at, pops.until or 0)

@@ -342,7 +342,7 @@ def _acknowledged_late(facts: BrokerFacts) -> Iterator[Finding]:
     if not facts.nights or POPS.name not in facts.last.tables:
         return
     names = ["consumer_group", "topic", "visible_at", "acknowledged_at"]
-    rows = facts.rows(POPS, names, [one_of("run", [facts.nights[-1].run])])
+    rows = facts.recorded_pops(names, [one_of("run", [facts.nights[-1].run])])
     late_by = pc.subtract(rows["acknowledged_at"], rows["visible_at"]).fill_null(0).to_numpy()
     keys, number = group_numbers(rows, names[:2])
     popped, late = (np.bincount(each, minlength=len(keys)).tolist() for each in (number, number[late_by > 0]))

@@ -125,7 +125,7 @@ def pops_of(facts: BrokerFacts, run: str) -> dict[GroupTopic, GroupPops]:
     if POPS.name not in facts.last.tables:
         return {}
     names = ["consumer_group", "topic", "popped_at", "attempt", "acknowledged_at"]
-    rows = facts.rows(POPS, names, [one_of("run", [run])])
+    rows = facts.recorded_pops(names, [one_of("run", [run])])
     keys, numbers = group_numbers(rows, names[:2])
     outcomes = _recorded_outcomes(facts, run)
     attempt = rows["attempt"].fill_null(1).to_numpy()

@@ -69,7 +69,6 @@ from schemas.delta.table_rows import (
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.newest_messages import Rows, messages_at
 from schemas.messages.stored_messages import scan_entries
-from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session, run_tasks
@@ -152,7 +151,7 @@ def _pop_windows(
         return {}
     names = ["consumer_group", "topic", "queue_id"]
     where = [one_of("topic", {topic for _, topic in keys}), one_of("consumer_group", {group for group, _ in keys})]
-    starts = least(facts.rows(POPS, [*names, "start_offset"], where), names, "start_offset")
+    starts = least(facts.recorded_pops([*names, "start_offset"], where), names, "start_offset")
     windows = {}
     for key in keys:
         read = {

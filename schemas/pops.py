@@ -3,7 +3,8 @@
 ``pop_records`` has the record as the broker wrote it into its log (:mod:`filtering.pops.record`), a row for each
 message that a checkpoint or an acknowledgement names. ``pops`` follows from it: a row for each message that a pop
 handed out. A night adds the rows of new pops, and completes those of earlier pops that were acknowledged, renewed or
-redelivered since.
+redelivered since. Where the broker writes nothing down, a night adds a row for each delivery that it infers: of these,
+only the message, the attempt and when it could first be popped are known.
 """
 
 from __future__ import annotations
@@ -55,17 +56,27 @@ POPS = Table(
         column("queue_id", pa.int32(), nullable=False),
         column("queue_offset", pa.int64(), nullable=False),
         column("commitlog_offset", pa.int64(), "physical offset of the message; null if it is in no table"),
-        column("popped_at", pa.int64(), "time of the pop, ms since the epoch", nullable=False),
-        column("invisible_time", pa.int64(), "ms for which no other pop gets the message", nullable=False),
-        column("start_offset", pa.int64(), "queue offset at which the pop began to read", nullable=False),
+        column("popped_at", pa.int64(), "time of the pop, or PLANNED: the first possible one, ms", nullable=False),
+        column("invisible_time", pa.int64(), "ms for which no other pop gets the message"),
+        column("start_offset", pa.int64(), "queue offset at which the pop began to read"),
         column("attempt", pa.int32(), "1 for the first delivery, 2 for the first redelivery, …"),
         column("renewed_at", pa.int64(), "when the client last changed the invisible time, ms; null: never"),
-        column("visible_at", pa.int64(), "when it can be popped again if not acknowledged, ms", nullable=False),
+        column(
+            "visible_at",
+            pa.int64(),
+            "when it can be popped again if not acknowledged, ms; PLANNED: not known, popped_at",
+            nullable=False,
+        ),
         column("acknowledged_at", pa.int64(), "ms since the epoch; null: not acknowledged"),
         column("redelivered_as", pa.int64(), "physical offset of the redelivery on the retry topic; null: none"),
-        column("source", pa.string(), "RECORDED: the broker wrote it down", nullable=False),
-        column("record_offset", pa.int64(), "physical offset of the checkpoint", nullable=False),
-        column("is_open", pa.bool_(), "neither acknowledged nor redelivered", nullable=False),
+        column(
+            "source",
+            pa.string(),
+            "RECORDED: the broker wrote it down; PLANNED: inferred, and what is not known is null",
+            nullable=False,
+        ),
+        column("record_offset", pa.int64(), "physical offset of the checkpoint"),
+        column("is_open", pa.bool_(), "RECORDED, and neither acknowledged nor redelivered", nullable=False),
         column("run", pa.string(), "the run that decided the delivery", nullable=False),
     ],
     statistics_on=("popped_at", "visible_at", "run"),

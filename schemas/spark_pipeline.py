@@ -27,7 +27,7 @@ from filtering.pops.modes import PopGroups
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.ledger_check import open_runs
-from schemas.pops import POPS
+from schemas.pops import POPS, RECORDED
 from schemas.pull_windows import PULL_WINDOWS
 from schemas.run_ledger import POP_GROUPS, by_broker, nights_of, unreplaced_runs
 from schemas.spark_views import with_properties
@@ -216,7 +216,7 @@ def deliveries(spark: SparkSession, warehouse: Warehouse, first_run: str = "") -
     covered = spark.sql(COVERED, entries=stored, **small)
     stage_1 = spark.sql(STAGE_1, covered=covered)
     stage_2 = spark.sql(STAGE_2, stage_1=stage_1)
-    pops = warehouse.read(spark, POPS).where(F.col("run") >= first_run)
+    pops = warehouse.read(spark, POPS).where((F.col("run") >= first_run) & (F.col("source") == RECORDED))
     popped = spark.sql(POPPED, entries=stored, pops=pops, **small)
     return spark.sql(DELIVERIES, stage_2=stage_2, popped=popped)
 

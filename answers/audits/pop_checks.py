@@ -88,7 +88,7 @@ def pop_checks(scope: Scope, session: Session) -> pa.Table:
 def _rows_of_broker(facts: BrokerFacts, first_run: str, session: Session) -> Iterator[tuple[object, ...]]:
     if POPS.name not in facts.last.tables:
         return
-    pops = facts.rows(POPS, _COLUMNS, [within("run", first_run)])
+    pops = facts.recorded_pops(_COLUMNS, [within("run", first_run)])
     if not len(pops):
         return
     by_topic: defaultdict[str, list[_Judgements]] = defaultdict(list)

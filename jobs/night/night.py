@@ -65,7 +65,7 @@ from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
 from jobs.night.log import LogPlan, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
-from jobs.night.pops import NO_POPS, RECORD, NightPops, PopCounts
+from jobs.night.pops import NO_POPS, RECORD, NightPops, PopCounts, add_planned_pops
 from jobs.night.redo import NewMessages
 from jobs.night.rows import FilteredPart, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
 from jobs.night.steps import ALL_STEPS, Step
@@ -553,6 +553,7 @@ class Night:
         self.changes.add_rows(PULL_WINDOWS, [window_rows(plan, self.changes.run)])
         self._add_consumptions()
         traced = self._decide_by_traces()
+        self._add_planned_pops()
         rows = progress_rows(
             self.state.topics, plan.groups, self.offsets, parts, queues, instants, self.as_of, self.changes.run, popped,
             traced,
@@ -613,6 +614,11 @@ class Night:
             self.new.recovered_ranges,
         )
         return replace(pops.run(), popping=self._pops.recorded.keys())
+
+    def _add_planned_pops(self) -> None:
+        """Writes what groups popped that the broker did not write down."""
+        if Step.DELIVER in self.steps:
+            add_planned_pops(self._pops.planned, self.changes)
 
     @property
     def _end(self) -> int:

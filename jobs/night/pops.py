@@ -2,7 +2,8 @@
 
 The tasks of a night have put the record into pop_records. What a pop handed out is a delivery at the time of the pop,
 unless the exact tags do not match (the proxy or the client then drops and acknowledges it), or the message was tried
-too often. Earlier pops get what became of them since: acknowledged, renewed, redelivered. docs/POP.md has the rules.
+too often. Earlier pops get what became of them since: acknowledged, renewed, redelivered. Where nothing was written
+down, it is the other way round: pops follow from the deliveries that were inferred. docs/POP.md has the rules.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW
 from filtering.delivery.entries import Int64s, has_entry
 from filtering.delivery.recorded_deliveries import RecordedDeliveries
 from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
-from filtering.pops.modes import PopGroups
+from filtering.pops.modes import Interval, PopGroups
 from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import states_by_key
@@ -35,8 +36,9 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFileWriter
-from schemas.delta.table_rows import Key, Where, filtered, group_numbers, least, one_of, within
-from schemas.pops import POP_RECORDS, POPS, RECORDED
+from schemas.delta.table_rows import Key, Where, files_that_may_hold, filtered, group_numbers, least, one_of, within
+from schemas.pops import PLANNED, POP_RECORDS, POPS, RECORDED
+from schemas.traced_deliveries import pairs
 
 OUTCOMES = (DELIVERED, DROPPED_BY_CLIENT, DEAD)
 UNKNOWN_SUBSCRIPTION = 0
@@ -353,9 +355,57 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
     )
 
 
+def add_planned_pops(planned: Mapping[GroupTopic, Sequence[Interval]], changes: Changes) -> None:
+    """Adds rows of POPS for what groups popped tonight and no broker wrote down: they follow from the deliveries.
+
+    ``planned``: when these groups pop, by group and topic.
+    """
+    of_tonight = [one_of("run", [changes.run])]
+    writer = DataFileWriter(POPS, changes.warehouse.log(POPS).storage)
+    for file in files_that_may_hold(changes.files(DELIVERY_BLOCKS), of_tonight) if planned else ():
+        blocks = changes.warehouse.rows(DELIVERY_BLOCKS, None, of_tonight, [file])
+        deliveries = pairs(blocks, {group for group, _ in planned}, OUTCOMES)
+        popped = deliveries.filter(pa.array(_is_popped(deliveries, planned)))
+        if len(popped):
+            writer.write([POPS.batch(_planned_columns(popped, changes), len(popped))])
+    changes.add_files(POPS, writer.close())
+
+
+def _is_popped(deliveries: pa.Table, planned: Mapping[GroupTopic, Sequence[Interval]]) -> NDArray[np.bool_]:
+    """Which inferred deliveries were pops: of groups and topics at times that are ``planned``."""
+    keys, number = group_numbers(deliveries, ["consumer_group", "topic"])
+    at, found = deliveries["available_at"].to_numpy(), np.zeros(len(deliveries), bool)
+    for each, (group, topic) in enumerate(keys):
+        for since, until in planned.get((group, subscribed_topic(group, topic)), ()):
+            found |= (number == each) & (since <= at) & (at < until)
+    found &= np.array(pc.not_equal(deliveries["source"], RECORDED), bool)
+    return found
+
+
+def _planned_columns(popped: pa.Table, changes: Changes) -> dict[str, pa.Array]:
+    """Columns of POPS from rows of PAIRS."""
+    offsets = popped["commitlog_offset"].to_numpy()
+    where = [
+        one_of("topic", pc.unique(popped["topic"]).to_pylist()),
+        within("commitlog_offset", int(offsets.min()), int(offsets.max()) + 1),
+    ]
+    messages = _in_order_of_the_log(changes.rows(COMMITLOG, ["commitlog_offset", "reconsume_times"], where))
+    at = _optional(_positions(messages["commitlog_offset"].to_numpy(), offsets))
+    attempt = pc.add(messages["reconsume_times"].take(at), pa.scalar(1, pa.int32()))
+    same = ("consumer_group", "topic", "queue_id", "queue_offset", "commitlog_offset")
+    return {name: popped[name].combine_chunks() for name in same} | {
+        "popped_at": popped["available_at"].combine_chunks(),
+        "visible_at": popped["available_at"].combine_chunks(),
+        "attempt": attempt.combine_chunks(),
+        "source": repeated(PLANNED, len(popped)),
+        "is_open": pa.repeat(False, len(popped)),
+        "run": repeated(changes.run, len(popped)),
+    }
+
+
 def restore_pops(before_run: str, cut: int, changes: Changes) -> None:
     """Takes back what became of the pops of the nights before a run, as far as records from ``cut`` on said it."""
-    earlier = [within("run", below=before_run)]
+    earlier = [within("run", below=before_run), one_of("source", [RECORDED])]
     pops = changes.rows(POPS, None, earlier)
     if not len(pops):
         return

@@ -494,6 +494,14 @@ def test_without_the_record_the_rules_foretell_what_every_group_got(tmp_path: Pa
     assert {row["source"] for row in deliveries} == {"PLANNED"}
     assert sum(row["outcome"] == "DEAD" for row in deliveries) == 40
     assert {row["mode"] for row in rows_of(warehouse, "pull_windows")} == {"POP"}
+    attempts = Counter(
+        (row["group"], row["topic"], row["queueId"], row["queueOffset"], row["attempt"], "PLANNED")
+        for row in rows("pop_dev", "live")
+    )
+    names = "consumer_group", "topic", "queue_id", "queue_offset", "attempt", "source"
+    popped = Counter(tuple(row[name] for name in names) for row in rows_of(warehouse, "pops"))
+    assert {key[0] for key in attempts - popped} <= DIFFER
+    assert popped.total() == len(deliveries)
     uncertain = {row["consumer_group"] for row in rows_of(warehouse, "delivery_stats") if row["uncertain"]}
     assert uncertain == DIFFER
     assert run(audit, "--warehouse", warehouse).code == 0
