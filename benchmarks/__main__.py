@@ -1,6 +1,6 @@
 """All measurements, one after another: ./spark-submit.sh bench [NAME [options]].
 
-Names: night, nights, pops, message_log, answers, matcher, catalyst, spark_predicate, spark_pipeline, decode, cluster,
+Names: night, nights, message_log, answers, matcher, catalyst, spark_predicate, spark_pipeline, decode, cluster,
 compare. Without one: all but cluster and compare, with their defaults, into benchmarks/results.
 """
 
@@ -12,7 +12,6 @@ import sys
 ALL = (
     "night",
     "nights",
-    "pops",
     "message_log",
     "answers",
     "matcher",

@@ -7,6 +7,8 @@
   both into new warehouses, median of the rounds; steps: the same with all tasks in one process, on one core;
 - RocketMQ: reput through its dispatchers and a full pull of each group (benchmarks.rocketmq_night). Where it would take
   hours, some messages and groups are measured and the rest is calculated from them, which the table tells;
+- pops: a night on a log of which a third is the broker's record of pops of 200 groups, and one on a log of as many
+  bytes without (benchmarks.pops); warm, without Spark, the median of the ratios of the rounds;
 - floor: decoding, and PyArrow writing what the night stores (benchmarks.floor); cat: reading the log.
 
 Deliveries must equal RocketMQ's, on every pair of the groups that were measured. Writes night.json.
@@ -28,6 +30,7 @@ from benchmarks.broker_store import BROKER, write_store
 from benchmarks.floor import floor
 from benchmarks.night_files import night_options, write_night_files
 from benchmarks.peak_memory import peak_memory
+from benchmarks.pops import measure_pops
 from benchmarks.processes import ROOT, NightProcess
 from benchmarks.report import parser, write
 from benchmarks.rocketmq_night import rocketmq_night
@@ -170,7 +173,8 @@ def main() -> None:
     )
     options = command_line.parse_args()
     nights: list[dict[str, Any]] = []
-    numbers = {"cores": CORES, "rounds": options.rounds, "nights": nights}
+    pops: list[dict[str, Any]] = []
+    numbers = {"cores": CORES, "rounds": options.rounds, "nights": nights, "pops": pops}
     for messages in options.messages:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             folder = Path(name)
@@ -185,6 +189,9 @@ def main() -> None:
                     write(options.output, "night", numbers)
                     print(f"\n{messages:,} messages ({size / 1e6:,.0f} MB), {groups:,} groups, bit map {bit_map}\n")
                     print(table(size, nights[-1]), flush=True)
+            pops.append(measure_pops(folder / "pops", messages, options.rounds))
+            write(options.output, "night", numbers)
+            print(f"\na third of the messages is the record of pops: {pops[-1]}\n", flush=True)
 
 
 if __name__ == "__main__":

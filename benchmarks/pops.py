@@ -1,19 +1,17 @@
 """A night on a log of which a third is the broker's record of pops, compared with one on as many bytes of messages.
 
-    python -m benchmarks.pops [--messages 3300000] [--groups 200] [--rounds 3] [--folder DIR] [--output DIR]
-
 Each pop hands out one message, and is acknowledged. The broker writes both twice: to its timer, and when they are due.
-Nights are warm, in one process, each into a new warehouse; rounds alternate. Writes pops.json.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.broker_store import (
     BROKER,
@@ -26,13 +24,13 @@ from benchmarks.broker_store import (
 )
 from benchmarks.night_files import night_options, write_night_files
 from benchmarks.processes import NightProcess
-from benchmarks.report import parser, write
 from filtering.pops.record import TIMER_TOPIC
 from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
 from schemas.delta.warehouse import Warehouse
 from schemas.pops import POPS
 
 REVIVE_TOPIC = f"{REVIVE_TOPIC_PREFIX}cluster"
+GROUPS = 200
 POPS_OF_A_GROUP = 6
 """For each MESSAGES_AT_ONCE messages. With 200 groups, the record is then a third of all messages."""
 INVISIBLE_TIME = 60_000
@@ -77,46 +75,40 @@ def _properties(tag: str, key: str) -> str:
     return "".join(f"{name}\1{text}\2" for name, text in texts.items())
 
 
-def main() -> None:
-    command_line = parser(__doc__, rounds=3)
-    command_line.add_argument("--messages", type=int, default=3_300_000, help="besides the record")
-    command_line.add_argument("--groups", type=int, default=200)
-    command_line.add_argument(
-        "--folder", type=Path, help="where logs and tables go for a while; default: a temporary folder"
-    )
-    options = command_line.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        folder = Path(name)
-        groups = [(group, topic) for group, topic, _ in write_night_files(folder, options.groups, with_bit_map=True)]
-        registered = (folder / "events.jsonl").read_text().splitlines()
-        popping = (json.dumps(json.loads(line) | {"protocol": "grpc_simple"}) for line in registered)
-        (folder / "popping.jsonl").write_text("\n".join(popping))
-        popped = PopWriter(folder / "popped", groups)
-        popped.append(options.messages)
-        plain = StoreWriter(folder / "plain")
-        while plain.size < popped.store.size:
-            plain.append(MESSAGES_AT_ONCE)
-        seconds: dict[str, list[float]] = {"popped": [], "plain": []}
-        with NightProcess() as process:
-            for turn in range(options.rounds + 1):
-                for store, taken in seconds.items():
-                    options_of_night = night_options(folder, folder / store, folder / "warehouse")
-                    if store == "popped":
-                        options_of_night[options_of_night.index("--subscriptions") + 1] = str(folder / "popping.jsonl")
-                    night = process.night(options_of_night)
-                    if turn:
-                        taken.append(night["seconds"])
-                    if store == "popped":
-                        pops = len(Warehouse.at(str(folder / "warehouse")).rows(POPS, ["queue_offset"]))
-                    shutil.rmtree(folder / "warehouse")
-    medians = {store: round(median(taken), 2) for store, taken in seconds.items()}
-    numbers = {
-        "messages": popped.store.messages, "pops": pops, "log_bytes": popped.store.size, "groups": options.groups,
-        "seconds": medians, "ratio": round(medians["popped"] / medians["plain"], 2),
+def measure_pops(folder: Path, messages: int, rounds: int) -> dict[str, Any]:
+    """Seconds of warm nights on a log with pops, and on one of as many bytes without; the rounds alternate.
+
+    ``messages``: of the log with pops, about, the record included.
+    """
+    folder.mkdir()
+    groups = [(group, topic) for group, topic, _ in write_night_files(folder, GROUPS, with_bit_map=True)]
+    registered = (folder / "events.jsonl").read_text().splitlines()
+    popping = (json.dumps(json.loads(line) | {"protocol": "grpc_simple"}) for line in registered)
+    (folder / "popping.jsonl").write_text("\n".join(popping))
+    popped = PopWriter(folder / "popped", groups)
+    popped.append(messages * 2 // 3)
+    plain = StoreWriter(folder / "plain")
+    while plain.size < popped.store.size:
+        plain.append(MESSAGES_AT_ONCE)
+    os.sync()
+    seconds: dict[str, list[float]] = {"popped": [], "plain": []}
+    pops = 0
+    with NightProcess() as process:
+        for turn in range(rounds + 1):
+            for store, taken in seconds.items():
+                command = night_options(folder, folder / store, folder / "warehouse")
+                if store == "popped":
+                    command[command.index("--subscriptions") + 1] = str(folder / "popping.jsonl")
+                night = process.night(command)
+                if turn:
+                    taken.append(night["seconds"])
+                if store == "popped":
+                    pops = len(Warehouse.at(str(folder / "warehouse")).rows(POPS, ["queue_offset"]))
+                shutil.rmtree(folder / "warehouse")
+    shutil.rmtree(folder)
+    ratios = [round(popped / plain, 2) for popped, plain in zip(*seconds.values(), strict=True)]
+    return {
+        "messages": popped.store.messages, "pops": pops, "log_bytes": popped.store.size, "groups": GROUPS,
+        "seconds": {store: round(median(taken), 2) for store, taken in seconds.items()},
+        "ratio": median(ratios), "ratios": ratios,
     }  # fmt: skip
-    print(numbers)
-    write(options.output, "pops", numbers)
-
-
-if __name__ == "__main__":
-    main()
