@@ -360,10 +360,10 @@ def add_planned_pops(planned: Mapping[GroupTopic, Sequence[Interval]], changes: 
 
     ``planned``: when these groups pop, by group and topic.
     """
-    of_tonight = [one_of("run", [changes.run])]
+    tonight = [one_of("run", [changes.run])]
     writer = DataFileWriter(POPS, changes.warehouse.log(POPS).storage)
-    for file in files_that_may_hold(changes.files(DELIVERY_BLOCKS), of_tonight) if planned else ():
-        blocks = changes.warehouse.rows(DELIVERY_BLOCKS, None, of_tonight, [file])
+    for file in files_that_may_hold(changes.files(DELIVERY_BLOCKS), tonight) if planned else ():
+        blocks = changes.warehouse.rows(DELIVERY_BLOCKS, None, tonight, [file])
         deliveries = pairs(blocks, {group for group, _ in planned}, OUTCOMES)
         popped = deliveries.filter(pa.array(_is_popped(deliveries, planned)))
         if len(popped):
@@ -374,12 +374,12 @@ def add_planned_pops(planned: Mapping[GroupTopic, Sequence[Interval]], changes: 
 def _is_popped(deliveries: pa.Table, planned: Mapping[GroupTopic, Sequence[Interval]]) -> NDArray[np.bool_]:
     """Which inferred deliveries were pops: of groups and topics at times that are ``planned``."""
     keys, number = group_numbers(deliveries, ["consumer_group", "topic"])
-    at, found = deliveries["available_at"].to_numpy(), np.zeros(len(deliveries), bool)
+    at, is_popped = deliveries["available_at"].to_numpy(), np.zeros(len(deliveries), bool)
     for each, (group, topic) in enumerate(keys):
         for since, until in planned.get((group, subscribed_topic(group, topic)), ()):
-            found |= (number == each) & (since <= at) & (at < until)
-    found &= np.array(pc.not_equal(deliveries["source"], RECORDED), bool)
-    return found
+            is_popped |= (number == each) & (since <= at) & (at < until)
+    is_popped &= np.array(pc.not_equal(deliveries["source"], RECORDED), bool)
+    return is_popped
 
 
 def _planned_columns(popped: pa.Table, changes: Changes) -> dict[str, pa.Array]:

@@ -25,7 +25,7 @@ RUN_KEY = "mqsieve.run"
 MAINTENANCE = frozenset(
     {
         "OPTIMIZE", "VACUUM START", "VACUUM END", "VACUUM", "SET TBLPROPERTIES", "COMPUTE STATS", "ADD COLUMN",
-        "UPDATE TABLE METADATA",
+        "CHANGE COLUMN", "UPDATE TABLE METADATA",
     }
 )  # fmt: skip
 """Operations that leave the rows of a table unchanged: of other programs, and of :meth:`DeltaLog.upgrade`."""
@@ -119,12 +119,15 @@ class DeltaLog:
             self._table.alter.add_constraint(dict(self.table.constraints))
 
     def upgrade(self) -> None:
-        """Adds the columns that a table of an older layout lacks. They are null in its rows."""
+        """Adds the columns that a table of an older layout lacks, null in its rows, and lets others be null, too."""
         if self.exists and self.layout < LAYOUT:
-            present = {*self.schema.names}
+            present = {field.name: field for field in self.schema}
             new = [Field.from_arrow(field) for field in self.table.schema if field.name not in present]
             if new:
                 self._table.alter.add_columns(new)
+            for field in self.table.schema:
+                if field.nullable and field.name in present and not present[field.name].nullable:
+                    self._table.alter.drop_column_not_null(field.name)
             self._table.alter.set_table_description(self.table.description)
             self._forget()
 

@@ -24,10 +24,10 @@ from schemas.storage import Storage
 
 EVERY_TABLE = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "10"}
 """Without deletion vectors, the rows of a table are those of its files, for every reader."""
-LAYOUT = 5
+LAYOUT = 6
 """Version of the tables' columns and their content. The description of every table has it."""
 UPGRADED_LAYOUT = 2
-"""The oldest layout that a night brings up to date: its tables only lack columns, which are null in its rows."""
+"""The oldest layout that a night brings up to date: its tables only lack columns, and nulls in some."""
 _LAYOUT = re.compile(r"\(mqsieve layout (\d+)\)$")
 DICTIONARY_BYTES = 1 << 18
 COMMENTS = {

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 
 from jobs import audit, lag, nightly, replay
 from schemas.delta.table import UPGRADED_LAYOUT
+from schemas.delta.warehouse import Warehouse
+from schemas.pops import POPS
 from tests.nights.commands import NIGHTS, Run, differing, living, without_runs
 
 WAREHOUSES = Path(__file__).parents[1] / "cases" / "warehouses"
@@ -30,6 +33,17 @@ def test_nights_go_on_as_if_the_first_had_been_made_today(run: Run, older: Path,
         assert run(nightly, *living(night, older)).code == 0
     assert differing(without_runs(older), without_runs(four_nights)) == []
     assert run(audit, "--warehouse", older, "--all").code == 0
+
+
+def test_columns_that_could_not_be_null(tmp_path: Path) -> None:
+    """Spark reads a null as 0 where the schema says that there is none."""
+    warehouse = Warehouse.at(str(tmp_path / "w"))
+    older_columns = [field.with_nullable(field.nullable and field.name != "start_offset") for field in POPS.columns]
+    warehouse.log(replace(POPS, columns=older_columns)).create()
+    table = DeltaTable(str(tmp_path / "w" / POPS.name))
+    table.alter.set_table_description("(mqsieve layout 5)")
+    Warehouse.at(warehouse.location).log(POPS).upgrade()
+    assert DeltaTable(table.table_uri).schema() == Schema.from_arrow(POPS.schema)
 
 
 def test_a_question_before_the_next_night(run: Run, older: Path) -> None:
