@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import runpy
 import shlex
@@ -15,12 +16,14 @@ from types import ModuleType
 import pytest
 import yaml
 
-from jobs import lint, nightly, what_if
+from jobs import nightly
 from tests.captures import capture
 from tests.nights.commands import Run
-from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, sql
+from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, sql
 
-EXAMPLES = Path(__file__).parents[2] / "conf" / "examples"
+PROJECT = Path(__file__).parents[2]
+EXAMPLES = PROJECT / "conf" / "examples"
+LOG = PROJECT / "notebooks" / "your_own_log" / "messages.jsonl"
 PROGRAM = "/opt/mqsieve/bin/mqsieve"
 COMMAND = re.compile(r'(?:mqsieve |")([a-z-]+) (--.*?)(?= 2>&1| >>|"|$)', re.MULTILINE)
 JOBS_OF = {
@@ -28,7 +31,7 @@ JOBS_OF = {
     "mqsieve-record.service": ["record"],
     "mqsieve.cron": ["nightly"],
     "mqsieve.service": ["nightly", "audit", "report"],
-    "pull_request.yml": ["lint", "what-if"],
+    "pull_request.yml": ["nightly", "lint", "what-if"],
 }
 
 
@@ -119,18 +122,51 @@ def test_exit_codes_in_airflow(code: int, error: str | None, tmp_path: Path, mon
     assert raised == error
 
 
-def test_the_checks_of_a_pull_request(broker: GrowingBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker.night([sql(BEFORE, "cg", LOW)])
-    (tmp_path / "w").rename(tmp_path / "warehouse")
-    (tmp_path / "subscriptions.yaml").write_text(f'- {{group: cg, topic: T, sql: "{HIGH}", consume_from: first}}\n')
-    monkeypatch.chdir(tmp_path)
+EXPENSIVE, DEARER = "price > 50", "price > 50.0"
+
+
+def test_the_checks_of_a_pull_request(tmp_path: Path) -> None:
+    """The workflow's steps, run as GitHub runs them, on a branch that changes a subscription."""
+    origin, checkout, programs = (tmp_path / name for name in ("origin", "checkout", "programs"))
+    origin.mkdir()
+    shutil.copy(LOG, origin)
+    git = ["git", "-c", "user.name=n", "-c", "user.email=n@example.com"]
+    subprocess.run(["git", "init", "-q"], cwd=origin, check=True)
+    for line, expression in (("main", EXPENSIVE), ("change", DEARER)):
+        (origin / "subscriptions.yaml").write_text(f"- {{group: cg, topic: Orders, sql: {expression}}}\n")
+        for command in (
+            ["init", "-q", "-b", line],
+            ["checkout", "-q", "-B", line],
+            ["add", "."],
+            ["commit", "-qm", line],
+        ):
+            subprocess.run([*git, *command], cwd=origin, check=True)
+    base = subprocess.run([*git, "rev-parse", "main"], cwd=origin, check=True, capture_output=True, text=True).stdout
+    subprocess.run(
+        [*git, "clone", "-q", "--depth", "1", "--branch", "change", f"file://{origin}", checkout], check=True
+    )
+    programs.mkdir()
+    calls = {
+        "mqsieve": f'exec env PYTHONPATH={PROJECT} {sys.executable} -m mqsieve "$@"',
+        "gh": f'echo "$*" >{tmp_path}/gh',
+    }
+    for name, call in calls.items():
+        (programs / name).write_text(f"#!/bin/sh\n{call}\n")
+        (programs / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "BASE": base.strip(), "NUMBER": "7"}
     workflow = yaml.safe_load((EXAMPLES / "pull_request.yml").read_text())
-    steps = {step["name"]: step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step}
-    assert list(steps) == ["install", "lint", "what-if", "comment"]
-    (linted,), (tried,) = (COMMAND.findall(steps[name]) for name in ("lint", "what-if"))
-    assert broker.run(lint, *shlex.split(linted[1])).code == 0
-    ended = broker.run(what_if, *shlex.split(tried[1]))
-    assert (ended.code, "5" in ended.out) == (3, True)
+    steps = {step["name"]: step for step in workflow["jobs"]["check"]["steps"] if "run" in step}
+    assert list(steps) == ["install", "replay", "lint", "what-if", "comment"]
+    codes = {}
+    for name in list(steps)[1:]:
+        shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail"] if "shell" in steps[name] else ["bash", "-e"]
+        command = [*shell, "-c", steps[name]["run"]]
+        codes[name] = subprocess.run(command, cwd=checkout, env=environment, check=False).returncode
+    assert codes == {"replay": 0, "lint": 0, "what-if": 0, "comment": 0}
+    assert (tmp_path / "gh").read_text() == "pr comment 7 --edit-last --create-if-none --body-file comment.md\n"
+    comment = (checkout / "comment.md").read_text()
+    assert "## cg on Orders: 1 gained, 0 lost, 1 kept" in comment
+    assert comment.endswith("```\nno findings\n```\n")
 
 
 def test_a_night_writes_gauges_that_the_alerts_read(broker: GrowingBroker, tmp_path: Path) -> None:
