@@ -211,10 +211,14 @@ class BrokerRecorder:
         _replace(self.folder / STATE, self._state.text())
 
     def _append(self, name: str, lines: bytes) -> int:
-        """Adds lines to a file, in place of those that the state does not have. Returns its length in bytes."""
+        """Adds lines to a file, in place of those that the state does not have. Returns its length in bytes.
+
+        A file that was taken away begins again.
+        """
         with open(self.folder / name, "ab") as file:
-            if name in self._state.lengths:
-                file.truncate(self._state.lengths[name])
+            known = self._state.lengths.get(name)
+            if known is not None and file.seek(0, os.SEEK_END) > known:
+                file.truncate(known)
             file.write(lines)
             return file.seek(0, os.SEEK_END)
 

@@ -25,7 +25,7 @@ VERSION = RocketMQVersion.parse(os.environ.get("MQSIEVE_LIVE_VERSION", str(NEWES
 
 @pytest.mark.skipif(
     "MQSIEVE_LIVE_VERSION" not in os.environ,
-    reason="starts a real broker from Maven's jars: set MQSIEVE_LIVE_VERSION=5.5.0 or 4.9.7",
+    reason="needs Java and a real broker's jars from Maven: set MQSIEVE_LIVE_VERSION=5.5.0 or 4.9.7 to require it",
 )
 def test_a_night_with_what_was_recorded_is_what_consumers_received(tmp_path: Path) -> None:
     recorded = tmp_path / "recorded"

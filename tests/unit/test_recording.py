@@ -119,6 +119,15 @@ def test_a_later_recorder_goes_on(broker: Answers, tmp_path: Path) -> None:
     assert left["offsets"]["Orders"] == {"0": 3, "1": 3}
 
 
+def test_a_file_of_offsets_that_was_taken_away_begins_again(broker: Answers, tmp_path: Path) -> None:
+    recorder, file = Recorder(tmp_path, [broker.address], [], interval=10), tmp_path / "broker-a" / "offsets.jsonl"
+    look(recorder)
+    written = file.read_text()
+    file.unlink()
+    look(recorder)
+    assert (written != "", file.read_text()) == (True, "")
+
+
 def test_a_client_with_another_answer_has_the_subscriptions_of_its_group(broker: Answers, tmp_path: Path) -> None:
     broker.changed["GET_CONSUMER_RUNNING_INFO", "cg_sql"] = b'{"properties":{}}'
     assert look(Recorder(tmp_path, [broker.address], [], interval=10)) == [("broker-a", 1)]
