@@ -56,15 +56,15 @@ def main() -> None:
         write_store(folder / "store", options.messages)
         write_night_files(folder, options.groups, with_bit_map=True)
         seconds(["nightly", *night_options(folder, folder / "store", folder / "warehouse")])
-        found = {}
+        seconds_of_job = {}
         for job, arguments in commands(folder / "warehouse", folder / "page.html").items():
             rounds = [
                 seconds([job, "--warehouse", str(folder / "warehouse"), *arguments]) for _ in range(options.rounds + 1)
             ]
-            found[job] = round(median(rounds[1:]), 2)
-            print(f"{job} {found[job]:.2f} s", flush=True)
+            seconds_of_job[job] = round(median(rounds[1:]), 2)
+            print(f"{job} {seconds_of_job[job]:.2f} s", flush=True)
     numbers = {"messages": options.messages, "groups": options.groups, "rounds": options.rounds}
-    write(options.output, "answers", numbers | {"seconds": found})
+    write(options.output, "answers", numbers | {"seconds": seconds_of_job})
 
 
 if __name__ == "__main__":

@@ -67,10 +67,10 @@ class StoreWriter:
         number = np.arange(self.messages, self.messages + count)
         rng = np.random.default_rng([self._seed, self.messages])
         header = np.zeros(count, HEADER)
-        topic_of, of_topic = number % len(self._topics), number // len(self._topics)
-        header["queue_id"], header["queue_offset"] = of_topic % QUEUES, of_topic // QUEUES
+        topic_of, number_in_topic = number % len(self._topics), number // len(self._topics)
+        header["queue_id"], header["queue_offset"] = number_in_topic % QUEUES, number_in_topic // QUEUES
         header["store_timestamp"] = FIRST_STORE_TIMESTAMP + number // MESSAGES_A_MILLISECOND
-        bodies, header["sys_flag"], header["crc"] = self._bodies.chosen(rng, count)
+        bodies, header["sys_flag"], header["crc"] = self._bodies.draw(rng, count)
         topics = pa.array(self._topics).take(pa.array(topic_of))
         self._add(header, topics, bodies, _properties(number, int(rng.integers(1 << 31))))
         self.messages += count
@@ -152,9 +152,7 @@ class _Bodies:
         self._large_starts = len(text) + np.cumsum(self._large_lengths) - self._large_lengths
         self._pool = np.frombuffer(text + b"".join(large), np.uint8)
 
-    def chosen(
-        self, rng: np.random.Generator, count: int
-    ) -> tuple[pa.BinaryArray, NDArray[np.int64], NDArray[np.int32]]:
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[pa.BinaryArray, NDArray[np.int64], NDArray[np.int32]]:
         """Bodies, their sysFlags and their CRCs."""
         starts, lengths = rng.integers(self._text_end, size=count), rng.integers(20, 90, size=count)
         large = np.flatnonzero(rng.integers(LARGE_ONE_IN, size=count) == 0)

@@ -46,7 +46,7 @@ def by_matcher(messages: DataFrame, expressions: list[str]) -> list[int]:
         yield pa.RecordBatch.from_pydict({"counts": pa.array([total], pa.list_(pa.int64()))})
 
     parts = messages.mapInArrow(count, "counts array<bigint>").toArrow()["counts"].to_pylist()
-    return [sum(of_group) for of_group in zip(*parts, strict=True)]
+    return [sum(group_counts) for group_counts in zip(*parts, strict=True)]
 
 
 def measure(messages: DataFrame, groups: int, rounds: int) -> dict[str, float]:

@@ -97,8 +97,8 @@ def result_of_a_task(folder: Path) -> bytes:
     with patch.object(log, "run_tasks", noted), redirect_stdout(io.StringIO()):
         nightly.main(night_options(folder, store, folder / "of_one_task"))
     result = results[0].result
-    for of_queue in result.queues.values():
-        for progress in of_queue:
+    for generations in result.queues.values():
+        for progress in generations:
             progress.first = 1  # from 0 on, each copy would be a queue that begins again
     return pickle.dumps(result)
 

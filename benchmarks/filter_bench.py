@@ -38,7 +38,7 @@ class FilterBench:
                 file.write("\2".join(f"{name}\1{text}" for name, text in row.items() if text is not None) + "\n")
         if engine == "ruler":
             rules = [ruler_rules.rules(compile(expression).predicate, frozenset(NUMBERS)) for expression in expressions]
-            expressions = [f"{i}\t{rule}" for i, of_one in enumerate(rules) for rule in of_one]
+            expressions = [f"{i}\t{rule}" for i, client_rules in enumerate(rules) for rule in client_rules]
         lines.write_text("\n".join(expressions))
         memory = ("-XX:+UseSerialGC", "-Xms1g", "-Xmx4g")
         self._process = JavaProcess("FilterBench.java", engine, str(messages), str(lines), options=memory)

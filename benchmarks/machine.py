@@ -28,9 +28,9 @@ def machine() -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     java = subprocess.run(["java", "-version"], text=True, capture_output=True, check=True).stderr.splitlines()[0]
-    of_packages = {name: version(name) for name in PACKAGES}
+    packages = {name: version(name) for name in PACKAGES}
     return {
-        "python": sys.version.split()[0], "java": java, "rocketmq": ROCKETMQ, "event-ruler": EVENT_RULER, **of_packages
+        "python": sys.version.split()[0], "java": java, "rocketmq": ROCKETMQ, "event-ruler": EVENT_RULER, **packages
     }  # fmt: skip
 
 

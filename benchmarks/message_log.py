@@ -86,12 +86,12 @@ def main() -> None:
         for kind in logs:
             assert deliveries(folder / f"warehouse_{kind}") == expected, f"the night on {kind} delivers something else"
         sizes = {kind: logs[kind].stat().st_size for kind in ("jsonl", "parquet")}
-    seconds = {side: round(median(found), 2) for side, found in times.items()}
-    found = {
+    seconds = {side: round(median(taken), 2) for side, taken in times.items()}
+    numbers = {
         "messages": options.messages, "groups": options.groups, "cores": CORES, "rounds": options.rounds,
         "bytes": sizes, "deliveries": expected.num_rows, "seconds": seconds, "seconds_of_rounds": times,
     }  # fmt: skip
-    write(options.output, "message_log", found)
+    write(options.output, "message_log", numbers)
     print(f"{options.messages:,} messages, {options.groups:,} groups; JSON lines {sizes['jsonl'] / 1e6:,.0f} MB\n")
     print("| | seconds | × store | × DuckDB |\n|---|---|---|---|")
     titles = {

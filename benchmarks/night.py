@@ -76,7 +76,7 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
     warm = [night["seconds"] for night in nights_in_a_process(commands, "--spark")[1:]]
     remove(*warehouses)
     in_steps = nights_in_a_process(commands[:2], "--steps")[1]
-    found = {
+    measurements = {
         "cold": round(median(night["seconds"] for night in cold), 2),
         "cold_rounds": [round(night["seconds"], 2) for night in cold],
         "peak_mib": max(night["peak_mib"] for night in cold),
@@ -92,14 +92,14 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
     }
     os.sync()
     least = floor(store, made, CORES)
-    found["floor"] = {"seconds": round(least.seconds, 2), "decode": round(least.decode, 2)}
+    measurements["floor"] = {"seconds": round(least.seconds, 2), "decode": round(least.decode, 2)}
     broker = rocketmq_night(store, messages, subscriptions, with_bit_map, CORES, made)
-    found["rocketmq"] = {
+    measurements["rocketmq"] = {
         "seconds": round(broker.seconds, 2), "reput": round(broker.reput, 2), "pulls": round(broker.pulls, 2),
         "measured_messages": broker.messages, "measured_groups": broker.groups,
     }  # fmt: skip
     remove(made, folder / "without_bodies", *warehouses)
-    return found
+    return measurements
 
 
 def bytes_per_message(warehouse: Path, messages: int) -> dict[str, float]:
@@ -133,33 +133,35 @@ def _cat(files: list[str], size: int) -> None:
         cat.terminate()
 
 
-def table(size: int, found: dict[str, Any]) -> str:
+def table(size: int, measurements: dict[str, Any]) -> str:
     """Markdown: seconds, what part of the floor that is, and MB of log a second and core."""
-    least = found["floor"]["seconds"]
-    broker = found["rocketmq"]
+    least = measurements["floor"]["seconds"]
+    broker = measurements["rocketmq"]
     sampled = f"{broker['measured_messages']:,} messages, {broker['measured_groups']:,} groups measured"
     rows = [
-        ("cat", found["cat"], ""),
-        ("floor", least, f"{found['floor']['decode']} decode"),
-        ("night, warm", found["warm"], ""),
-        ("night, cold", found["cold"], f"peak {found['peak_mib']:,} MiB"),
+        ("cat", measurements["cat"], ""),
+        ("floor", least, f"{measurements['floor']['decode']} decode"),
+        ("night, warm", measurements["warm"], ""),
+        ("night, cold", measurements["cold"], f"peak {measurements['peak_mib']:,} MiB"),
         ("RocketMQ", broker["seconds"], f"{broker['reput']} reput, {broker['pulls']} pulls; {sampled}"),
     ]
     lines = ["| | seconds | × floor | × warm night | MB/s a core | |", "|---|---|---|---|---|---|"]
     lines += [
-        f"| {name} | {seconds:,.2f} | {seconds / least:.2f} | {seconds / found['warm']:,.2f} | "
+        f"| {name} | {seconds:,.2f} | {seconds / least:.2f} | {seconds / measurements['warm']:,.2f} | "
         f"{size / 1e6 / seconds / CORES:,.1f} | {remark} |"
         for name, seconds, remark in rows
     ]
-    steps = sorted(found["steps_on_one_core"].items(), key=lambda step: -step[1])
+    steps = sorted(measurements["steps_on_one_core"].items(), key=lambda step: -step[1])
     lines.append(
-        f"one core, {found['cpu_of_steps']} s of CPU: "
+        f"one core, {measurements['cpu_of_steps']} s of CPU: "
         + ", ".join(f"{step} {seconds}" for step, seconds in steps if seconds >= 0.05)
     )
-    parts = ", ".join(f"{part} {seconds}" for part, seconds in found["parts_on_one_core"].items())
+    parts = ", ".join(f"{part} {seconds}" for part, seconds in measurements["parts_on_one_core"].items())
     lines.append(f"parts on one core: {parts}; the floor {least * CORES:.2f}")
-    lines.append("bytes a message: " + ", ".join(f"{name} {of}" for name, of in found["bytes_per_message"].items()))
-    lines.append(f"without bodies: {found['bytes_per_message_without_bodies']}")
+    lines.append(
+        "bytes a message: " + ", ".join(f"{name} {of}" for name, of in measurements["bytes_per_message"].items())
+    )
+    lines.append(f"without bodies: {measurements['bytes_per_message_without_bodies']}")
     return "\n".join(lines)
 
 
@@ -183,9 +185,9 @@ def main() -> None:
             cat = round(seconds_of_cat(folder / "store", size), 2)
             for groups in options.groups:
                 for bit_map in options.bit_map:
-                    found = measure(folder, folder / "store", messages, groups, bit_map == "on", options.rounds)
+                    measurements = measure(folder, folder / "store", messages, groups, bit_map == "on", options.rounds)
                     what = {"messages": messages, "log_bytes": size, "groups": groups, "bit_map": bit_map}
-                    nights.append(what | {"cat": cat} | found)
+                    nights.append(what | {"cat": cat} | measurements)
                     write(options.output, "night", numbers)
                     print(f"\n{messages:,} messages ({size / 1e6:,.0f} MB), {groups:,} groups, bit map {bit_map}\n")
                     print(table(size, nights[-1]), flush=True)

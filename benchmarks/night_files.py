@@ -19,11 +19,11 @@ def write_night_files(folder: Path, groups: int, with_bit_map: bool) -> list[tup
         f"brokerName={BROKER}\nenablePropertyFilter=true\nenableCalcFilterBitMap={on}\nenableConsumeQueueExt={on}\n"
     )
     expressions = workload.selective_subscriptions(groups, 1)
-    found = [(f"cg_{i:05}", TOPICS[i % len(TOPICS)], text) for i, text in enumerate(expressions)]
+    subscriptions = [(f"cg_{i:05}", TOPICS[i % len(TOPICS)], text) for i, text in enumerate(expressions)]
     event = {"at": FIRST_STORE_TIMESTAMP - 1, "op": "register", "type": "SQL92"}
-    lines = (json.dumps(event | {"group": g, "topic": topic, "expression": text}) for g, topic, text in found)
+    lines = (json.dumps(event | {"group": g, "topic": topic, "expression": text}) for g, topic, text in subscriptions)
     (folder / "events.jsonl").write_text("\n".join(lines))
-    return found
+    return subscriptions
 
 
 def night_options(folder: Path, store: Path, warehouse: Path) -> list[str]:

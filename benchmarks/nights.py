@@ -53,31 +53,31 @@ def after(folder: Path, messages: int, part: int, rounds: int) -> dict[str, Any]
             if turn:
                 rounds_of[name].append(taken)
     process.close()
-    found: dict[str, Any] = {"messages": messages, "new": part}
+    measurements: dict[str, Any] = {"messages": messages, "new": part}
     for unit in ("seconds", "cpu"):
         medians = {name: median(taken[unit] for taken in of) for name, of in rounds_of.items()}
         ratio = medians["after"] / medians["alone"]
-        found[unit] = {name: round(number, 2) for name, number in {**medians, "ratio": ratio}.items()}
-    return found
+        measurements[unit] = {name: round(number, 2) for name, number in {**medians, "ratio": ratio}.items()}
+    return measurements
 
 
 def small_nights(folder: Path, nights: int) -> dict[str, Any]:
     process = NightProcess()
     store = StoreWriter(folder / "growing")
-    found = []
+    measurements = []
     for _ in range(nights):
         store.append(SMALL_NIGHT)
         night = process.night(night_options(folder, folder / "growing", folder / "small"))
         seconds, cpu = round(night["seconds"], 2), round(night["cpu"], 2)
-        found.append((seconds, cpu, files(folder / "small"), present_mib(process.pid)))
+        measurements.append((seconds, cpu, files(folder / "small"), present_mib(process.pid)))
     process.close()
-    first, last = found[1 : ENDS + 1], found[-ENDS:]
+    first, last = measurements[1 : ENDS + 1], measurements[-ENDS:]
     names = ("seconds", "cpu", "files", "memory_mib")
     return {
         "nights": nights,
         "first": dict(zip(names, map(median, zip(*first, strict=True)), strict=True)),
         "last": dict(zip(names, map(median, zip(*last, strict=True)), strict=True)),
-        "each": found,
+        "each": measurements,
     }
 
 
@@ -125,8 +125,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             write_night_files(Path(name), options.groups, with_bit_map=True)
             numbers["after"].append(after(Path(name), messages, part, options.rounds))
-        found = numbers["after"][-1]
-        print(f"{part:,} messages after {messages:,}: seconds {found['seconds']}, CPU {found['cpu']}", flush=True)
+        last = numbers["after"][-1]
+        print(f"{part:,} messages after {messages:,}: seconds {last['seconds']}, CPU {last['cpu']}", flush=True)
         write(options.output, "nights", numbers)
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         write_night_files(Path(name), options.groups, with_bit_map=True)

@@ -36,8 +36,8 @@ def draw_speeds(file: Path, title: str, cores: str, speeds: Mapping[str, Mapping
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 5))
-    for name, of_groups in speeds.items():
-        axes.loglog(list(of_groups), list(of_groups.values()), marker="o", label=name)
+    for name, speed_by_groups in speeds.items():
+        axes.loglog(list(speed_by_groups), list(speed_by_groups.values()), marker="o", label=name)
     axes.set(xlabel="groups", ylabel=f"messages a second, {cores}", title=title)
     axes.grid(which="major", alpha=0.3)
     axes.legend()

@@ -81,14 +81,14 @@ def delivered(warehouse: Path, groups: Sequence[str], end: int | None) -> NDArra
     """Number of the group, queue id and queue offset of all deliveries before the physical offset ``end``."""
     opened = Warehouse.at(str(warehouse))
     number = {group: i for i, group in enumerate(groups)}
-    found = [np.empty((0, 3), np.int64)]
+    parts = [np.empty((0, 3), np.int64)]
     for file in opened.files(DELIVERY_BLOCKS, BROKER):
         for pairs in pairs_of(opened.rows(DELIVERY_BLOCKS, files=[file]), number.keys()):
             if end is not None:
                 pairs = pairs.filter(pc.less(pairs["commitlog_offset"], end))
-            of_group = np.array([number[name] for name in pairs["consumer_group"].to_pylist()], np.int64)
-            found.append(np.column_stack([of_group, pairs["queue_id"], pairs["queue_offset"]]))
-    return np.concatenate(found)
+            group_numbers = np.array([number[name] for name in pairs["consumer_group"].to_pylist()], np.int64)
+            parts.append(np.column_stack([group_numbers, pairs["queue_id"], pairs["queue_offset"]]))
+    return np.concatenate(parts)
 
 
 def _sorted(pairs: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -30,7 +30,7 @@ def messages(count: int, seed: int) -> pa.RecordBatch:
     """One column of text a property."""
     rng = np.random.default_rng(seed)
 
-    def chosen(texts: list[str]) -> pa.Array:
+    def random_texts(texts: list[str]) -> pa.Array:
         return pa.array(texts).take(pa.array(rng.integers(len(texts), size=count)))
 
     def some(column: pa.Array) -> pa.Array:
@@ -39,14 +39,14 @@ def messages(count: int, seed: int) -> pa.RecordBatch:
     cents = rng.integers(100_000, size=count)
     return pa.record_batch(
         {
-            "region": chosen(REGIONS),
+            "region": random_texts(REGIONS),
             "price": pa.array([f"{cent // 100}.{cent % 100:02}" for cent in cents.tolist()]),
             "qty": pa.array(rng.integers(501, size=count)).cast(pa.string()),
-            "color": some(chosen(COLORS)),
-            "level": chosen(LEVELS),
+            "color": some(random_texts(COLORS)),
+            "level": random_texts(LEVELS),
             "userId": pa.array(rng.integers(1_000_000, size=count)).cast(pa.string()),
-            "channel": some(chosen(CHANNELS)),
-            "flag": some(chosen(["true", "false"])),
+            "channel": some(random_texts(CHANNELS)),
+            "flag": some(random_texts(["true", "false"])),
         }
     )
 
@@ -58,12 +58,14 @@ def subscriptions(count: int, seed: int) -> list[str]:
 
 def selective_subscriptions(count: int, seed: int) -> list[str]:
     rng, sample = random.Random(seed), messages(SAMPLE, seed)
-    chosen: list[str] = []
-    while len(chosen) < count:
+    selective_expressions: list[str] = []
+    while len(selective_expressions) < count:
         expressions = [_expression(rng) for _ in range(count)]
         counts = match(sample, expressions).counts()
-        chosen += [text for text, n in zip(expressions, counts.tolist(), strict=True) if 0 < n <= SAMPLE / 50]
-    return chosen[:count]
+        selective_expressions += [
+            text for text, n in zip(expressions, counts.tolist(), strict=True) if 0 < n <= SAMPLE / 50
+        ]
+    return selective_expressions[:count]
 
 
 def _expression(rng: random.Random) -> str:

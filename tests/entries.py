@@ -24,7 +24,7 @@ def entries(topic: str, rows: Sequence[Mapping[str, Any]], bit_maps: Sequence[by
 
     properties = [dict(row.get("properties") or {}) for row in rows]
     names = tuple(sorted({name for each in properties for name in each}))
-    of_messages = pa.array([list(each.items()) for each in properties], PROPERTIES)
+    property_maps = pa.array([list(each.items()) for each in properties], PROPERTIES)
     times = numbers("store_timestamp", np.int64)
     tags, delays = (pa.array([each.get(name) for each in properties], pa.string()) for name in ("TAGS", "DELAY"))
     codes = entry_tags_codes(pa.array([topic] * len(rows)), tags, delays, pa.array(times), DELAY_LEVELS)
@@ -36,7 +36,7 @@ def entries(topic: str, rows: Sequence[Mapping[str, Any]], bit_maps: Sequence[by
         numbers("size", np.int32),
         codes.to_numpy(),
         times,
-        columns(of_messages, names),
+        columns(property_maps, names),
         None if bit_maps is None else pa.array(bit_maps, pa.binary()),
-        pa.record_batch({"topic": [topic] * len(rows), "properties": of_messages}),
+        pa.record_batch({"topic": [topic] * len(rows), "properties": property_maps}),
     )

@@ -37,25 +37,25 @@ FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 @cache
 def imports(path: Path) -> set[Path]:
     """The modules of this repository that a module imports anywhere."""
-    found = set()
+    result = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         paths = [ROOT / name.replace(".", "/") for name in names]
         files = [file for path in paths for file in (path.with_suffix(".py"), path / "__init__.py")]
-        found |= {file for file in files if file.exists()}
-    return found
+        result |= {file for file in files if file.exists()}
+    return result
 
 
 def distances(test: Path) -> dict[Path, int]:
     """By module, how many imports away it is from a test file."""
-    found, next_ones = {test: 0}, [test]
+    away, next_ones = {test: 0}, [test]
     for module in next_ones:
-        for other in imports(module) - found.keys():
-            found[other] = found[module] + 1
+        for other in imports(module) - away.keys():
+            away[other] = away[module] + 1
             next_ones.append(other)
-    return found
+    return away
 
 
 def sites(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
@@ -100,10 +100,10 @@ class Change(ast.NodeTransformer):
         return node
 
 
-def mutant(path: Path, chosen: random.Random) -> tuple[str, str]:
+def mutant(path: Path, rng: random.Random) -> tuple[str, str]:
     """A mutant of a module: its text, and what was changed."""
     tree = ast.parse(path.read_text("utf-8"))
-    node, kind = chosen.choice(list(sites(tree)))
+    node, kind = rng.choice(list(sites(tree)))
     place = f"{path.relative_to(ROOT)}:{node.lineno} {kind}: {ast.unparse(node).splitlines()[0]}"  # type: ignore[attr-defined]
     return ast.unparse(ast.fix_missing_locations(Change(node).visit(tree))), place
 
@@ -147,7 +147,7 @@ def main() -> None:
         for path in sorted((ROOT / room).rglob("*.py"))
         if any(sites(ast.parse(path.read_text())))
     ]
-    chosen, caught, unseen = random.Random(given.seed), 0, 0
+    rng, caught, unseen = random.Random(given.seed), 0, 0
     is_sound: dict[str, bool] = {}
     """Whether a test file passes without a mutant; only such files count."""
     weights = [path.stat().st_size for path in modules]
@@ -155,19 +155,21 @@ def main() -> None:
         folder = Path(made) / "copy"
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", ".venv", "*.parquet"))
         for number in range(given.count):
-            [path] = chosen.choices(modules, weights)
-            text, place = mutant(path, chosen)
-            near = sorted((found[path], str(test.relative_to(ROOT))) for test, found in tests.items() if path in found)
+            [path] = rng.choices(modules, weights)
+            text, place = mutant(path, rng)
+            near = sorted((away[path], str(test.relative_to(ROOT))) for test, away in tests.items() if path in away)
             near_tests: list[str] = []
             for _, test in near:
                 if len(near_tests) < given.files and _passes(test, folder, is_sound):
                     near_tests.append(test)
             original = (folder / path.relative_to(ROOT)).read_text("utf-8")
             (folder / path.relative_to(ROOT)).write_text(text, "utf-8")
-            found = bool(near_tests) and fails(folder, near_tests)
+            is_caught = bool(near_tests) and fails(folder, near_tests)
             (folder / path.relative_to(ROOT)).write_text(original, "utf-8")
-            caught, unseen = caught + found, unseen + (not near_tests)
-            print(f"{number + 1} {'caught' if found else 'survived' if near_tests else 'no test'} {place}", flush=True)
+            caught, unseen = caught + is_caught, unseen + (not near_tests)
+            print(
+                f"{number + 1} {'caught' if is_caught else 'survived' if near_tests else 'no test'} {place}", flush=True
+            )
     print(f"{caught} of {given.count} caught, {unseen} in modules that no test file imports")
 
 

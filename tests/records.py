@@ -48,8 +48,8 @@ def filler(size: int) -> bytes:
 def log_of(*options: Mapping[str, Any]) -> bytes:
     """Records one after another, from physical offset 0 on."""
     log = b""
-    for chosen in options:
-        log += record(len(log), **chosen)
+    for fields in options:
+        log += record(len(log), **fields)
     return log
 
 

@@ -19,8 +19,8 @@ from filtering.time_spans import DAY
 FIRST = 1_795_000_000_000
 
 
-def counts(**of_night: int) -> dict[str, int]:
-    return {**NOTHING, **of_night}
+def counts(**night_counts: int) -> dict[str, int]:
+    return {**NOTHING, **night_counts}
 
 
 def night(number: int, delivered: int = 1_000) -> ReportedNight:

@@ -24,9 +24,9 @@ def product_modules(root: Path = ROOT) -> list[Path]:
 
 def closure(job: Path) -> set[Path]:
     """``job`` and the product modules that it imports, with the packages that they are in."""
-    found = {path for path in distances(job) if path.relative_to(ROOT).parts[0] in ROOMS}
-    packages = {folder / "__init__.py" for path in found for folder in path.parents}
-    return found | {path for path in packages if path.exists() and path != ROOT / "__init__.py"}
+    modules = {path for path in distances(job) if path.relative_to(ROOT).parts[0] in ROOMS}
+    packages = {folder / "__init__.py" for path in modules for folder in path.parents}
+    return modules | {path for path in packages if path.exists() and path != ROOT / "__init__.py"}
 
 
 def has_statements(path: Path) -> bool:
@@ -49,8 +49,8 @@ def main(jobs: list[str]) -> None:
     empty = [path for path in modules if not has_statements(path)]
     print(f"{'only a docstring':<24}{len(empty):>6} modules")
     for job in jobs:
-        found = closure(ROOT / "jobs" / f"{job}.py")
-        print(f"{f'closure of {job}':<24}{len(found):>6} modules {lines(found):>8,} lines")
+        closure_modules = closure(ROOT / "jobs" / f"{job}.py")
+        print(f"{f'closure of {job}':<24}{len(closure_modules):>6} modules {lines(closure_modules):>8,} lines")
 
 
 if __name__ == "__main__":

@@ -318,7 +318,7 @@ def _subscriptions(report: NightReport) -> str:
     if file.events.is_snapshot and events.new:
         ended = sum(event.operation is Operation.UNREGISTER for event in events.new)
         return f"{source}, {len(events.new) - ended:,} began or changed, {ended:,} ended"
-    counts = {"new": len(events.new), "withdrawn": events.withdrawn}
+    counts = {"new": len(events.new), "withdrawn": events.retracted}
     changes = [counted(count, f"{kind} event") for kind, count in counts.items() if count]
     return f"{source}, {' and '.join(changes) or 'without changes'}"
 

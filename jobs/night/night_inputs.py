@@ -56,13 +56,13 @@ class NightEvents:
     """``events``: all events so far, in order. ``new``: those that no earlier night applied.
 
     ``late_from`` (ms): the time from which the new events change deliveries of earlier nights; None if they do not.
-    ``withdrawn``: the number of events of earlier nights that the file does not have any more.
+    ``retracted``: the number of events of earlier nights that the file does not have any more.
     """
 
     events: tuple[SubscriptionEvent, ...]
     new: tuple[SubscriptionEvent, ...]
     late_from: int | None = None
-    withdrawn: int = 0
+    retracted: int = 0
 
 
 def night_events(
@@ -92,13 +92,13 @@ def night_events(
     lines = [event_line(event) for event in given.events]
     new = tuple(event for event, line in zip(given.events, lines, strict=True) if line not in known)
     missing = known.difference(lines)
-    withdrawn = [event for event in applied if event_line(event) in missing]
-    if as_of is None or not any(event.at <= as_of for event in [*withdrawn, *new]):
-        return NightEvents(given.events, new, withdrawn=len(withdrawn))
-    changed = {event.group for event in [*withdrawn, *new] if event.at <= as_of}
+    retracted = [event for event in applied if event_line(event) in missing]
+    if as_of is None or not any(event.at <= as_of for event in [*retracted, *new]):
+        return NightEvents(given.events, new, retracted=len(retracted))
+    changed = {event.group for event in [*retracted, *new] if event.at <= as_of}
     before, after = ([event for event in events if event.group in changed] for events in (applied, given.events))
     late_from = first_difference(before, after, as_of, broker, expressions)
-    return NightEvents(given.events, new, late_from, len(withdrawn))
+    return NightEvents(given.events, new, late_from, len(retracted))
 
 
 def events_until(events: Iterable[SubscriptionEvent], as_of: int) -> tuple[SubscriptionEvent, ...]:

@@ -29,7 +29,7 @@ from schemas.tables import DERIVED_TABLES
 
 
 @dataclass(frozen=True)
-class Redo:
+class Repeat:
     """The nights to repeat.
 
     ``state``: the state before the first of them. ``rest``: where the stored messages are that the new night must
@@ -42,7 +42,7 @@ class Redo:
     prepared: Sequence[LedgerEntry] = ()
 
 
-def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks: str, changes: Changes) -> Redo:
+def plan_repeat(state: BrokerState, cut: int | None, redo_from: int | None, hooks: str, changes: Changes) -> Repeat:
     """Plans which nights to repeat, and removes their rows.
 
     ``cut``: the physical offset from which the log differs (0 if it is another log). ``redo_from``: a time in ms.
@@ -50,12 +50,12 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     removed, or if the nights had other hooks.
     """
     if cut is None and redo_from is None:
-        return Redo(state)
+        return Repeat(state)
     if cut == 0:
         read = (COMMITLOG, POP_RECORDS, CONSUMPTIONS, QUARANTINE, SUBSCRIPTIONS, SUBSCRIPTION_EVENTS)
         for table in (*read, *DERIVED_TABLES):
             changes.replace_rows(table, [])
-        return Redo(BrokerState(()))
+        return Repeat(BrokerState(()))
     entries = unreplaced_runs(state.entries)
     nights = state.nights
     count = len(nights)
@@ -65,7 +65,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     )
     first = min(cut_at, redo_at)
     if first == count and cut is None:
-        return Redo(state)
+        return Repeat(state)
     if first < cut_at:
         _check_messages(nights[first:], entries[-1].messages_from)
     _check_hooks(nights, range(first, cut_at), cut, hooks)
@@ -87,7 +87,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
         past[0] = replace(past[0], stored=(min(begin, past[0].stored[0]), past[0].stored[1]))
     elif rest is not None:
         rest = min(begin, rest[0]), rest[1]
-    return Redo(before, past, rest, prepared)
+    return Repeat(before, past, rest, prepared)
 
 
 def _remove_derived(first_run: str, first_prepared: str | None, changes: Changes) -> None:

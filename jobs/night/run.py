@@ -5,7 +5,7 @@ adds the new inputs of one broker, in this order:
 
 1. What earlier nights left (BrokerState), what is new in the log (LogPlan), and which subscription events are new. If
    nothing is new, that is all.
-2. Nights are repeated if the broker cut its log, or from ``--redo-from`` on (Redo). Each is a Night with its own name
+2. Nights are repeated if the broker cut its log, or from ``--redo-from`` on (Repeat). Each is a Night with its own name
    and end.
 3. A message log is read into commitlog now, the broker's log by the tasks of the night.
 4. The night itself (:mod:`jobs.night.night`).
@@ -49,11 +49,11 @@ from jobs.night.night_inputs import (
 from jobs.night.past import BrokerState, PastNight, PastOffsets, read_state, vanished_text
 from jobs.night.redo import (
     NewMessages,
-    Redo,
+    Repeat,
     forget_prepared_offsets,
     forget_undelivered,
     forget_unsettled,
-    plan_redo,
+    plan_repeat,
     stored_before,
 )
 from jobs.night.rows import write_subscriptions
@@ -401,15 +401,17 @@ class Run:
         if nothing_new and has_windows:
             return NightReport(broker, inputs, events, seconds=time.monotonic() - begun)
         changes = self._changes(broker)
-        redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
+        repeat = plan_repeat(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
         read_queues = inputs.snapshot.offsets.read_queues if inputs.snapshot is not None else {}
         if not has_windows:  # repeated nights may have late messages of earlier ones
-            plan_older_nights(redo.state, events.events, read_queues, self.expressions, changes)
-        state_before = self._redo_nights(redo, continued, broker, events.events, changes, options.hooks, read_queues)
+            plan_older_nights(repeat.state, events.events, read_queues, self.expressions, changes)
+        state_before = self._repeat_nights(
+            repeat, continued, broker, events.events, changes, options.hooks, read_queues
+        )
         forget_unsettled(state_before, plan, changes)
         if Step.DELIVER in options.steps:
             forget_undelivered(state_before, changes)
-        new = NewMessages(plan, options.bodies, redo.rest or stored_before(state_before, options.steps))
+        new = NewMessages(plan, options.bodies, repeat.rest or stored_before(state_before, options.steps))
         log = IngestedLog(has_messages=False, new=None)
         if inputs.message_log is not None:
             log = ingest_message_log(inputs.message_log, options.bodies, state.last, changes, self._spark)
@@ -444,7 +446,7 @@ class Run:
             *watch_remarks(inputs, state.as_of),
             *outcome_remarks(outcome, history, offsets),
         ]
-        repeated_from = redo.nights[0].entry.run if redo.nights else ""
+        repeated_from = repeat.nights[0].entry.run if repeat.nights else ""
         if log.numbered is not None:
             fingerprints[NUMBERED_LINES] = log.numbered.text
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
@@ -474,9 +476,9 @@ class Run:
         self.entries.append(entry)
         return entry
 
-    def _redo_nights(
+    def _repeat_nights(
         self,
-        redo: Redo,
+        repeat: Repeat,
         continued: BrokerState,
         broker: Broker,
         events: Sequence[SubscriptionEvent],
@@ -488,18 +490,18 @@ class Run:
 
         ``read_queues``: the numbers of queues now, which count where a night did not know them.
         """
-        state = redo.state
-        for past in redo.nights:
+        state = repeat.state
+        for past in repeat.nights:
             known = {**read_queues, **past.offsets.read_queues}
             past = replace(past, offsets=replace(past.offsets, read_queues=known))
             config = past.entry.broker
             if continued.last is not None:
                 before, is_given = continued.last.broker, broker.version_from == GIVEN
                 config = repeated_config(past.entry, before, broker.config, is_given)
-            state = self.redo_night(config, past, state, events, changes, hooks)
-        return replace(state, entries=[*state.entries, *redo.prepared])
+            state = self.repeat_night(config, past, state, events, changes, hooks)
+        return replace(state, entries=[*state.entries, *repeat.prepared])
 
-    def redo_night(
+    def repeat_night(
         self,
         config: BrokerConfig,
         past: PastNight,

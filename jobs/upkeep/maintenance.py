@@ -208,7 +208,7 @@ def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[T
             changes.replace_rows(table, [])
     state = BrokerState((), events=events)
     for night in nights:
-        state = run.redo_night(night.entry.broker, night, state, events, changes)
+        state = run.repeat_night(night.entry.broker, night, state, events, changes)
     if SUBSCRIPTIONS in broken:
         history = BrokerState(entries).history(events, entries[-1].broker, run.expressions)
         changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])

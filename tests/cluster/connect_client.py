@@ -24,13 +24,13 @@ def main(store: str, folder: str, expression: str) -> None:
     matching = commitlog.read(spark, warehouse).where("topic = 'OrderEvents'").where(predicate).toArrow()
     commitlog_source.register(spark)
     log = spark.read.format("rocketmq_commitlog").load(store).where("topic = 'OrderEvents'").where(predicate)
-    found = {
+    answers = {
         "kind": type(spark).__module__,
         "delivered": sorted(got.filter(pc.equal(got["outcome"], "DELIVERED"))["commitlog_offset"].to_pylist()),
         "matching": sorted(matching["commitlog_offset"].to_pylist()),
         "in the log": sorted(log.toArrow()["commitlog_offset"].to_pylist()),
     }
-    print(json.dumps(found))
+    print(json.dumps(answers))
     spark_tasks.SPARK_FROM_BYTES = -1
     spark_tasks.MOST_THREADS = 0
     spark_tasks.SECONDS_OF_A_READY_SESSION = 600

@@ -48,13 +48,13 @@ def test_reading_predicates_and_answers(connect: str, tmp_path: Path, capsys: py
     )  # fmt: skip
     assert client.returncode == 0, client.stderr
     first, _, answer = client.stdout.partition("\n")
-    found = json.loads(first)
+    answers = json.loads(first)
     delivered = sorted(
         row["commitlog_offset"]
         for row in rows_of(tmp_path, "deliveries")
         if row["consumer_group"] == GROUP and row["outcome"] == "DELIVERED"
     )
-    assert found == {
+    assert answers == {
         "kind": "pyspark.sql.connect.session",
         "delivered": delivered,
         "matching": delivered,

@@ -13,7 +13,7 @@ import pytest
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from schemas.recording import Recorder
 from tests.cluster.live_broker import LiveBroker
-from tests.nights.commands import told
+from tests.nights.commands import delivered
 
 TAGS = ("a", "b", "c", "a", "b", "a")
 PRICES = range(6)
@@ -72,4 +72,4 @@ def test_a_night_with_what_was_recorded_is_what_consumers_received(tmp_path: Pat
         received = broker.received()
     night = ("--store", tmp_path / "store", "--recorded", recorded, "--warehouse", tmp_path / "w")
     subprocess.run([sys.executable, "-c", NIGHT, *map(str, night)], check=True, cwd=Path(__file__).parents[2])
-    assert told(tmp_path / "w") == received
+    assert delivered(tmp_path / "w") == received

@@ -117,9 +117,9 @@ def test_files_of_the_caller(submit: Submit, folder: Path, local: Path, tmp_path
         for row in rows_of(local, "deliveries")
         if row["consumer_group"] == "cg_all_orders" and row["topic"] == "OrderEvents"
     }
-    found = {
+    outcomes = {
         (row["queue_id"], row["queue_offset"]): row["outcome"]
         for row in rows_of(tmp_path / "tables", "deliveries")
         if row["consumer_group"] == "cg_all_orders" and row["topic"] == "OrderEvents"
     }
-    assert found == expected
+    assert outcomes == expected

@@ -46,7 +46,7 @@ class Sample:
 @cache
 def samples() -> list[Sample]:
     """The segments of the capture ``small``."""
-    found = []
+    result = []
     for segment in segments(Storage.at(str(capture("small") / "store"))):
         content = (Path(segment.storage.root) / segment.path).read_bytes()
         spans = [
@@ -54,8 +54,8 @@ def samples() -> list[Sample]:
             for row in rows("small", "messages")
             if segment.offset <= row["physicalOffset"] < segment.end and not row.get("blank")
         ]
-        found.append(Sample(segment.offset, content, spans))
-    return found
+        result.append(Sample(segment.offset, content, spans))
+    return result
 
 
 def flip(log: bytearray, chance: random.Random, _: Sequence[Span]) -> Span:

@@ -79,10 +79,10 @@ def main() -> None:
                 continue
             killed[case.name] += 1
             again = nights.run(Order(case.command))
-            found = without_runs(warehouse) if not again.code else {}
-            if found != expected[case.name]:
+            tables = without_runs(warehouse) if not again.code else {}
+            if tables != expected[case.name]:
                 wrong += 1
-                what = again.error or differing(found, expected[case.name])
+                what = again.error or differing(tables, expected[case.name])
                 print(f"{case.name}, {order[1:]}: {what}", flush=True)
     print(f"{killed.total() - wrong} of {killed.total()} identical: {dict(killed)}")
     sys.exit(1 if wrong else 0)

@@ -71,6 +71,6 @@ class FaultyBroker:
 
     def assert_same(self, expected: Contents, what: Any = "") -> None:
         """Asserts that the tables are those of an undisturbed run."""
-        found = self.contents()
-        assert found.keys() == expected.keys(), what
-        assert found == expected, (what, differing(found, expected))
+        tables = self.contents()
+        assert tables.keys() == expected.keys(), what
+        assert tables == expected, (what, differing(tables, expected))

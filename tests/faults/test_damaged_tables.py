@@ -150,10 +150,10 @@ def test_answers_over_a_damaged_table_are_refused_too(
     run: Run, broker: FaultyBroker, undisturbed: FaultyBroker
 ) -> None:
     damaged(broker, undisturbed, "consumequeue", "data file missing")
-    of_warehouse = ("--warehouse", broker.warehouse)
-    refusal(run(verify, "--store", capture("small") / "store", *of_warehouse), "consumequeue")
-    refusal(run(pulls, "--group", "cg_all", "--topic", "T", *of_warehouse), "consumequeue")
-    refusal(run(export, "deliveries", "--output", "-", *of_warehouse), "consumequeue")
+    where = ("--warehouse", broker.warehouse)
+    refusal(run(verify, "--store", capture("small") / "store", *where), "consumequeue")
+    refusal(run(pulls, "--group", "cg_all", "--topic", "T", *where), "consumequeue")
+    refusal(run(export, "deliveries", "--output", "-", *where), "consumequeue")
 
 
 def test_a_flipped_byte_in_a_data_file_is_met_when_it_is_read(

@@ -87,8 +87,8 @@ def test_two_processes_on_one_warehouse(
         monkeypatch, DataFileWriter, "close", lambda: others.append(nights.run(Order(broker.arguments(1))))
     )  # fmt: skip
     assert run(nightly, *broker.arguments(1)).code == 0
-    told = f"mqsieve: another run is writing to {broker.warehouse}: wait for it to end and try again\n"
-    assert [(other.code, other.error) for other in others] == [(4, told)]
+    message = f"mqsieve: another run is writing to {broker.warehouse}: wait for it to end and try again\n"
+    assert [(other.code, other.error) for other in others] == [(4, message)]
     broker.assert_same(without_runs(undisturbed.kept(1)))
 
 
@@ -192,16 +192,16 @@ def test_a_read_only_warehouse_is_read_and_not_written(
         path.chmod(0o555 if path.is_dir() else 0o444)
     (tmp_path / "out").mkdir(mode=0o777)
     (tmp_path / "out").chmod(0o777)
-    of_warehouse = ("--warehouse", warehouse)
+    where = ("--warehouse", warehouse)
     # What is compiled is written where nobody may not write.
-    run(verify, "--store", capture("small") / "store", *of_warehouse)
-    run(pulls, "--group", "cg_tag_orders_paid", "--topic", "OrderEvents", *of_warehouse)
+    run(verify, "--store", capture("small") / "store", *where)
+    run(pulls, "--group", "cg_tag_orders_paid", "--topic", "OrderEvents", *where)
     with as_nobody():
-        assert run(verify, "--store", capture("small") / "store", *of_warehouse).code == 0
-        pulled = run(pulls, "--group", "cg_tag_orders_paid", "--topic", "OrderEvents", *of_warehouse)
+        assert run(verify, "--store", capture("small") / "store", *where).code == 0
+        pulled = run(pulls, "--group", "cg_tag_orders_paid", "--topic", "OrderEvents", *where)
         assert pulled.code == 0, pulled.error
         output = tmp_path / "out" / "deliveries.jsonl"
-        assert run(export, "deliveries", "--output", output, *of_warehouse).code == 0
+        assert run(export, "deliveries", "--output", output, *where).code == 0
         assert output.stat().st_size
         ended = run(nightly, *arguments("small", warehouse))
     assert (ended.code, ended.out, one_line(ended.error)) == (2, "", True)

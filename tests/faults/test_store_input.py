@@ -126,10 +126,10 @@ def test_a_broker_may_be_called_anything(run: Run, tmp_path: Path, name: str) ->
     BrokerLog().append(5).write(tmp_path / "store")
     ends += [run(nightly, *given), run(nightly, *given)]
     assert "There was nothing new" in ends[-1].out
-    of_warehouse = ("--warehouse", tmp_path / "w", "--broker", name)
+    where = ("--warehouse", tmp_path / "w", "--broker", name)
     ends += [
-        run(pulls, "--group", "cg_all", "--topic", "T", *of_warehouse),
-        run(export, "deliveries", "--output", tmp_path / "out.jsonl", *of_warehouse),
+        run(pulls, "--group", "cg_all", "--topic", "T", *where),
+        run(export, "deliveries", "--output", tmp_path / "out.jsonl", *where),
     ]
     assert [ended.code for ended in ends] == [0] * len(ends), ends
     ends.append(run(verify, "--store", capture("small") / "store", "--warehouse", tmp_path / "w", "--broker", "none"))

@@ -36,9 +36,9 @@ def seconds(most: float) -> Iterator[None]:
 def rejected(text: str) -> list[tuple[int, str]]:
     """The invalid lines of a subscriptions file, and their reasons."""
     with seconds(5):
-        found = parse_subscriptions(text).rejected
-    assert all(len(each.text) <= len(text) for each in found)
-    return [(each.line, each.reason) for each in found]
+        lines = parse_subscriptions(text).rejected
+    assert all(len(each.text) <= len(text) for each in lines)
+    return [(each.line, each.reason) for each in lines]
 
 
 def consumer_filter(**fields: Any) -> str:
@@ -133,9 +133,9 @@ def test_many_bad_entries() -> None:
     assert len(rejected("- group: g\n" * MANY)) == MANY
     entries = {f"g{number}": {"expression": number} for number in range(MANY)}
     text = json.dumps({"filterDataByTopic": {"T": {"groupFilterData": entries}}}, indent=1)
-    found = rejected(text)
-    assert len(found) == MANY
-    assert text.split("\n")[found[MANY - 1][0] - 1].strip().startswith(f'"g{MANY - 1}"')
+    rejections = rejected(text)
+    assert len(rejections) == MANY
+    assert text.split("\n")[rejections[MANY - 1][0] - 1].strip().startswith(f'"g{MANY - 1}"')
 
 
 def register(at: int, group: str, topic: str, expression: str = "a > 1") -> str:

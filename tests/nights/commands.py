@@ -77,7 +77,7 @@ def received_live(name: str) -> Counter[tuple[str, str, int, int]]:
     return Counter(tuple(row[column] for column in columns) for row in rows(name, "live"))
 
 
-def told(warehouse: Path) -> Counter[tuple[str, str, int, int]]:
+def delivered(warehouse: Path) -> Counter[tuple[str, str, int, int]]:
     """Group, topic, queue id and queue offset of each delivery in a warehouse."""
     return Counter(
         (row["consumer_group"], row["topic"], row["queue_id"], row["queue_offset"])
@@ -107,13 +107,13 @@ def _texts(warehouse: Warehouse, name: str, without: frozenset[str]) -> Counter[
     return Counter(json.dumps(row, sort_keys=True, default=repr) for row in rows_of(warehouse, name, *columns))
 
 
-def differing(found: dict[str, Counter[str]], expected: dict[str, Counter[str]]) -> Sequence[str]:
+def differing(tables: dict[str, Counter[str]], expected: dict[str, Counter[str]]) -> Sequence[str]:
     """A message that lists the differing tables, with one row of each side."""
     return [
-        f"{name}: {next(iter((found[name] - expected[name]).elements()), None)} instead of "
-        f"{next(iter((expected[name] - found[name]).elements()), None)}"
+        f"{name}: {next(iter((tables[name] - expected[name]).elements()), None)} instead of "
+        f"{next(iter((expected[name] - tables[name]).elements()), None)}"
         for name in expected
-        if found.get(name) != expected[name]
+        if tables.get(name) != expected[name]
     ]
 
 
@@ -149,8 +149,8 @@ def outcomes(warehouse: Warehouse) -> dict[tuple[str, str], dict[str, Places]]:
     """The places of delivered messages, and of messages that the client dropped, by group and topic."""
     made: dict[tuple[str, str], dict[str, Places]] = {}
     for row in rows_of(warehouse, "deliveries"):
-        of_group = made.setdefault((row["consumer_group"], row["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})
-        of_group[row["outcome"]].append((row["queue_id"], row["queue_offset"]))
+        places = made.setdefault((row["consumer_group"], row["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})
+        places[row["outcome"]].append((row["queue_id"], row["queue_offset"]))
     return made
 
 
@@ -175,9 +175,9 @@ def delivered_by_night(warehouse: Path, nights: Iterable[int] = NIGHTS) -> Recei
     """Group, topic, queue, offset and night of each delivery in a warehouse, whose runs are the nights in order."""
     runs = sorted(row["run"] for row in rows_of(warehouse, "run_ledger", "run"))
     night_of = dict(zip(runs, nights, strict=True))
-    found: Received = Counter()
+    counts: Received = Counter()
     for row in rows_of(warehouse, "deliveries"):
         if row["outcome"] == "DELIVERED":
             place = row["topic"], row["queue_id"], row["queue_offset"]
-            found[row["consumer_group"], *place, night_of[row["run"]]] += 1
-    return found
+            counts[row["consumer_group"], *place, night_of[row["run"]]] += 1
+    return counts

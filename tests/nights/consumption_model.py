@@ -284,15 +284,15 @@ class Model:
         committed, group = self._committed.get(key, {}), self._groups[key]
         if not group.was_online or not any(committed.values()):
             return {}
-        found = {}
+        begins = {}
         for queue_id, queue in self._queues[key[1]].items():
             is_moved = any(queue_of == [*key, queue_id] for _, *queue_of in self._moves)
             first = self._min_offsets.get((key[1], queue_id), 0)
             is_new = first < len(queue) and not is_moved and queue_id not in committed.keys() | group.known
             if is_new and (first == 0 or group.consume_from != "last"):
-                told = self._decided.get(key, {}).get(queue_id, 0)
-                found[queue_id] = max(self._first_offset(key, queue_id), told)
-        return found
+                decided_to = self._decided.get(key, {}).get(queue_id, 0)
+                begins[queue_id] = max(self._first_offset(key, queue_id), decided_to)
+        return begins
 
     def _pull(self, key: Key, at: int | None = None) -> None:
         """The group pulls all that it has not pulled yet, at ``at`` or when each was stored."""
@@ -334,8 +334,8 @@ class Model:
     def _go_back(self, key: Key, queue_id: int, offset: int) -> None:
         """The group is at ``offset``, or where the night before left it."""
         group = self._groups[key]
-        told = 0 if queue_id in group.repeated else self._decided.get(key, {}).get(queue_id, 0)
-        group.offsets[queue_id] = max(offset, told)
+        decided_to = 0 if queue_id in group.repeated else self._decided.get(key, {}).get(queue_id, 0)
+        group.offsets[queue_id] = max(offset, decided_to)
         self._take_back(key, queue_id)
 
     def _take_back(self, key: Key, queue_id: int) -> None:

@@ -77,8 +77,8 @@ class GrowingBroker:
         return [row["audit"] for row in rows if row["severity"] == "error" and row["cause"] is None]
 
     def facts(self, warehouse: str = "w") -> dict[str, Any]:
-        found = without_runs(self.folder / warehouse)
-        return {name: found[name] for name in FACTS}
+        tables = without_runs(self.folder / warehouse)
+        return {name: tables[name] for name in FACTS}
 
 
 def night_of_a_slow_group(broker: GrowingBroker, events: list[str], committed: int) -> None:

@@ -223,9 +223,9 @@ def _size(start: int) -> tuple[int, bytes]:
 
 def _records(data: bytes) -> list[int]:
     """Where the records of a log begin."""
-    found, at = [], 0
+    begins, at = [], 0
     while at < len(data):
         if data[at + 4 : at + 8] == bytes.fromhex("daa320a7"):
-            found.append(at)
+            begins.append(at)
         at += int.from_bytes(data[at : at + 4], "big")
-    return found
+    return begins

@@ -26,9 +26,9 @@ def test_what_is_predicted_is_about_what_the_broker_measured(replayed: Replayed,
     for each in topics:
         assert each.bit_map.use
         assert each.bit_map.measured_rate == pytest.approx(each.bit_map.false_positive_rate, abs=0.03)
-        of_topic = [row for row in stats if row["topic"] == each.topic]
+        topic_stats = [row for row in stats if row["topic"] == each.topic]
         assert each.load.false_positives is not None
-        assert each.load.false_positives <= sum(row["bit_map_false_positives"] for row in of_topic)
+        assert each.load.false_positives <= sum(row["bit_map_false_positives"] for row in topic_stats)
 
 
 def test_the_reads_are_those_of_the_pulls_that_were_made(nights: Path) -> None:
@@ -67,8 +67,8 @@ def test_nights_without_bit_maps_are_no_measurement(broker: GrowingBroker) -> No
     config.write_text(with_bit_map)
     broker.grow()
     assert broker.night(lines, "--redo-from", broker.log.messages[10].stored_at).code == 0
-    (found,) = advice(open_facts(Warehouse.at(str(broker.folder / "w"))))
-    assert (found.bit_map.measured_rate, found.bit_map.use) == (None, True)
+    (topic_advice,) = advice(open_facts(Warehouse.at(str(broker.folder / "w"))))
+    assert (topic_advice.bit_map.measured_rate, topic_advice.bit_map.use) == (None, True)
 
 
 def test_nights_with_tags_do_not_count(broker: GrowingBroker) -> None:
@@ -79,8 +79,8 @@ def test_nights_with_tags_do_not_count(broker: GrowingBroker) -> None:
         broker.grow()
         lines = [*lines[:1], sql(after(15), "cg", "n = '25'")]
         broker.night(lines)
-    (found,) = advice(open_facts(Warehouse.at(str(broker.folder / "w"))))
-    load = found.load
+    (topic_advice,) = advice(open_facts(Warehouse.at(str(broker.folder / "w"))))
+    load = topic_advice.load
     assert (load.scanned, load.passed_stage1, load.matched) == (10, 1, 1)
 
 

@@ -61,10 +61,10 @@ def test_sql92_that_the_broker_refuses_is_an_error_of_lint_too(broker: GrowingBr
         ("--subscriptions", broker.folder / "events.jsonl", "--broker-config", broker.folder / "broker.conf"),
     ):
         ended = run(lint, *given, "--json", "--fail-on", "error")
-        found = json.loads(ended.out)["findings"]
-        refused = [each["consumer_group"] for each in found if each["code"] == "refused-pulls"]
+        findings = json.loads(ended.out)["findings"]
+        refused = [each["consumer_group"] for each in findings if each["code"] == "refused-pulls"]
         assert (ended.code, refused) == (3, ["cg_0", "cg_1", "cg_2"])
-        assert "enablePropertyFilter" in found[0]["text"]
+        assert "enablePropertyFilter" in findings[0]["text"]
     ended = run(lint, "--subscriptions", broker.folder / "events.jsonl", "--fail-on", "error")
     assert ended.code == 0, "without a broker.conf, nobody knows"
     (broker.folder / "broker.conf").write_text("enablePropertyFilter=true\n")

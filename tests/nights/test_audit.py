@@ -51,10 +51,10 @@ FOUND_IN_CAPTURES = {"hash_collisions", "groups_that_never_match"}
 
 def results(warehouse: Warehouse, *names: str) -> dict[str, AuditResult]:
     """The results of some audits over all nights."""
-    chosen = [each for each in LISTED.audits if each.name in names or not names]
-    chosen = [replace(each, caused_by=()) for each in chosen]
+    audits = [each for each in LISTED.audits if each.name in names or not names]
+    audits = [replace(each, caused_by=()) for each in audits]
     scope = scope_of(warehouse, open_warehouse(warehouse), every_night=True)
-    report = run_audits(scope, AuditList(LISTED.relations, chosen), {}, lambda: pytest.fail("asked for Spark"))
+    report = run_audits(scope, AuditList(LISTED.relations, audits), {}, lambda: pytest.fail("asked for Spark"))
     return {result.audit.name: result for result in report.results}
 
 
@@ -155,24 +155,24 @@ def test_rows_of_offsets_and_subscriptions_that_are_missing_or_wrong(
 ) -> None:
     warehouse = copy_of(replayed("small"), tmp_path / "w")
     rewrite(warehouse, table, change)
-    found = results(Warehouse.at(warehouse.storage.root), name)[name].sample
-    assert any(row.items() >= expected.items() for row in found), found
+    sample = results(Warehouse.at(warehouse.storage.root), name)[name].sample
+    assert any(row.items() >= expected.items() for row in sample), sample
 
 
 def test_a_group_without_any_offset_is_missing(replayed: Replayed, tmp_path: Path) -> None:
     warehouse = copy_of(replayed("small"), tmp_path / "w")
     group = next(row["consumer_group"] for row in rows_of(warehouse, "consumer_offsets") if row["told_to"] is not None)
     rewrite(warehouse, CURRENT_OFFSETS, lambda rows: [row for row in rows if row["consumer_group"] != group])
-    found = results(Warehouse.at(warehouse.storage.root), "offsets_of_every_queue")["offsets_of_every_queue"].sample
-    assert group in {row["consumer_group"] for row in found}
+    sample = results(Warehouse.at(warehouse.storage.root), "offsets_of_every_queue")["offsets_of_every_queue"].sample
+    assert group in {row["consumer_group"] for row in sample}
 
 
 def test_conservation_compares_a_queue_with_its_own_night_before(four_nights: Path, tmp_path: Path) -> None:
     """A wrong offset shows in its own night and in the queue's next one, and in no other queue of the group."""
     warehouse = copy_of(Warehouse.at(str(four_nights)), tmp_path / "w")
-    told = [row for row in rows_of(warehouse, "consumer_offsets") if row["told_to"] is not None]
+    decided_rows = [row for row in rows_of(warehouse, "consumer_offsets") if row["told_to"] is not None]
     by_queue: dict[tuple[str, str, int], list[Row]] = {}
-    for row in sorted(told, key=lambda row: row["run"]):
+    for row in sorted(decided_rows, key=lambda row: row["run"]):
         by_queue.setdefault((row["consumer_group"], row["topic"], row["queue_id"]), []).append(row)
     queue, rows = next((queue, rows) for queue, rows in by_queue.items() if queue[2] == 1 and len(rows) > 3)
 
@@ -182,8 +182,8 @@ def test_conservation_compares_a_queue_with_its_own_night_before(four_nights: Pa
 
     rewrite(warehouse, CONSUMER_OFFSETS, lambda stored: list(map(wrong, stored)))
     result = results(Warehouse.at(warehouse.storage.root), "conservation")["conservation"]
-    found = {(row["consumer_group"], row["topic"], row["queue_id"], row["run"]) for row in result.sample}
-    assert (result.bad_rows, found) == (2, {(*queue, row["run"]) for row in rows[1:3]})
+    wrong_rows = {(row["consumer_group"], row["topic"], row["queue_id"], row["run"]) for row in result.sample}
+    assert (result.bad_rows, wrong_rows) == (2, {(*queue, row["run"]) for row in rows[1:3]})
 
 
 @pytest.mark.parametrize("table", [DELIVERY_STATS, CONSUMER_OFFSETS], ids=lambda table: str(table.name))

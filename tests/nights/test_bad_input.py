@@ -108,15 +108,15 @@ STORES: dict[str, tuple[Callable[[Path], Path], str]] = {
 }
 
 
-@pytest.mark.parametrize(("make", "told"), STORES.values(), ids=STORES)
-def test_no_store(run: Run, tmp_path: Path, make: Callable[[Path], Path], told: str) -> None:
+@pytest.mark.parametrize(("make", "message"), STORES.values(), ids=STORES)
+def test_no_store(run: Run, tmp_path: Path, make: Callable[[Path], Path], message: str) -> None:
     open_to_all(tmp_path)
     store = make(tmp_path)
     with as_nobody():
         code, out, error = run(nightly, "--store", store, "--subscriptions", EVENTS, "--warehouse", tmp_path / "w")
     assert (code, out) == (2, "")
     assert one_line(error)
-    assert told in error
+    assert message in error
     assert not (tmp_path / "w").exists()
 
 
@@ -128,13 +128,13 @@ PLACES = {
 
 
 @pytest.mark.parametrize("option", ["--store", "--warehouse"])
-@pytest.mark.parametrize(("place", "told"), PLACES.values(), ids=PLACES)
-def test_no_place(run: Run, tmp_path: Path, option: str, place: str, told: str) -> None:
+@pytest.mark.parametrize(("place", "message"), PLACES.values(), ids=PLACES)
+def test_no_place(run: Run, tmp_path: Path, option: str, place: str, message: str) -> None:
     given = {"--store": capture("small") / "store", "--subscriptions": EVENTS, "--warehouse": tmp_path / "w"}
     code, out, error = run(nightly, *(part for pair in (given | {option: place}).items() for part in pair))
     assert (code, out) == (2, "")
     assert one_line(error)
-    assert told in error
+    assert message in error
 
 
 @pytest.mark.parametrize("by", ["store", "brokers"])
@@ -169,15 +169,15 @@ CONFIGURATIONS: dict[str, tuple[str, str | bytes | None, str]] = {
 }
 
 
-@pytest.mark.parametrize(("option", "content", "told"), CONFIGURATIONS.values(), ids=CONFIGURATIONS)
-def test_no_configuration(run: Run, tmp_path: Path, option: str, content: str | bytes | None, told: str) -> None:
+@pytest.mark.parametrize(("option", "content", "message"), CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_no_configuration(run: Run, tmp_path: Path, option: str, content: str | bytes | None, message: str) -> None:
     file = tmp_path / "file" if content is None else file_of(tmp_path, "file", content)
     given = {"--store": capture("small") / "store", "--subscriptions": EVENTS, "--warehouse": tmp_path / "w"}
     code, out, error = run(nightly, *(part for pair in (given | {option: file}).items() for part in pair))
     assert (code, out) == (2, "")
     assert one_line(error)
     assert str(file) in error
-    assert told in error
+    assert message in error
 
 
 def test_an_error_stands_alone_on_a_terminal(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_an_option_that_has_another_name_here(run: Run, job: ModuleType, given: 
 def test_no_usage(run: Run, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     options = "./spark-submit.sh nightly --help lists the options"
-    told = {
+    messages = {
         (
             "--sotre",
             "x",
@@ -224,7 +224,7 @@ def test_no_usage(run: Run, tmp_path: Path) -> None:
         (): f"required: --warehouse; {options}\n",
         ("--warehouse", tmp_path): "--store is missing: give the broker's store folder, or --brokers",
     }
-    for given, expected in told.items():
+    for given, expected in messages.items():
         code, out, error = run(nightly, *given)
         assert (code, out, one_line(error), expected in error) == (2, "", True, True), error
     written = ("--warehouse", nowhere, "--output", tmp_path / "out.jsonl")
@@ -314,20 +314,22 @@ def test_a_first_night_in_an_empty_folder(run: Run, tmp_path: Path) -> None:
 def test_the_configuration_of_another_broker(run: Run, tmp_path: Path) -> None:
     config = (capture("small") / "broker.conf").read_text()
     other = file_of(tmp_path, "broker.conf", config.replace("broker-a", "broker-z"))
-    told = "the topics.json of the store is of broker-a, and the messages are stored as those of broker-z: "
+    message = "the topics.json of the store is of broker-a, and the messages are stored as those of broker-z: "
     given = ("--store", capture("small") / "store", "--warehouse", tmp_path / "w", "--broker-config")
-    assert told in run(nightly, *given, other).out
+    assert message in run(nightly, *given, other).out
     assert "the topics.json of the store" not in run(nightly, *given, capture("small") / "broker.conf").out
 
 
 def test_an_output_in_a_folder_of_another_user(tmp_path: Path) -> None:
     open_to_all(tmp_path)
     tmp_path.chmod(0o555)
-    told = f"cannot write {tmp_path / 'night.html'} (permission denied): give a file in a folder that you may write to"
+    message = (
+        f"cannot write {tmp_path / 'night.html'} (permission denied): give a file in a folder that you may write to"
+    )
     with as_nobody(), pytest.raises(UsageError) as refused, output_file(tmp_path / "night.html"):
         pytest.fail("was opened")
     tmp_path.chmod(0o755)
-    assert (str(refused.value), list(tmp_path.iterdir())) == (told, [])
+    assert (str(refused.value), list(tmp_path.iterdir())) == (message, [])
 
 
 def test_no_warehouse(run: Run, tmp_path: Path) -> None:
@@ -337,8 +339,8 @@ def test_no_warehouse(run: Run, tmp_path: Path) -> None:
     with as_nobody():
         code, out, error = run(register, *given, tmp_path / "w")
     tmp_path.chmod(0o755)
-    told = "(permission denied): give a folder that you may write to\n"
-    assert (code, out, error) == (2, "", f"mqsieve: cannot write to {tmp_path / 'w'} {told}")
+    message = "(permission denied): give a folder that you may write to\n"
+    assert (code, out, error) == (2, "", f"mqsieve: cannot write to {tmp_path / 'w'} {message}")
     file = file_of(tmp_path, "file", "")
     code, out, error = run(register, *given, file)
     assert (code, out, error) == (

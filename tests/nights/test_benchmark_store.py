@@ -59,6 +59,6 @@ def test_the_steps_of_a_night_are_timed(tmp_path: Path) -> None:
     StoreWriter(tmp_path / "store", SEGMENT).append(500)
     write_night_files(tmp_path, GROUPS, with_bit_map=True)
     with NightProcess("--steps") as process:
-        found = process.night(night_options(tmp_path, tmp_path / "store", tmp_path / "w"))
-    assert {"tasks", "tasks: decode", "tasks: filter", "plan", "commit", "other"} <= found["steps"].keys()
-    assert sum(found["steps"].values()) == pytest.approx(found["seconds"])
+        measurements = process.night(night_options(tmp_path, tmp_path / "store", tmp_path / "w"))
+    assert {"tasks", "tasks: decode", "tasks: filter", "plan", "commit", "other"} <= measurements["steps"].keys()
+    assert sum(measurements["steps"].values()) == pytest.approx(measurements["seconds"])

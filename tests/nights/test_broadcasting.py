@@ -34,10 +34,10 @@ def test_each_message_is_delivered_once_when_the_first_client_received_it(lives:
     for row in rows("lives", "live"):
         if row["group"] == "cb_each":
             received.setdefault((row["queueId"], row["queueOffset"]), row["at"])
-    told = [row for row in rows_of(lives, "deliveries") if row["consumer_group"] == "cb_each"]
-    assert {row["outcome"] for row in told} == {"DELIVERED"}
-    at = {(row["queue_id"], row["queue_offset"]): row["available_at"] for row in told}
-    assert len(told) == len(at) == len(received) == 21
+    deliveries = [row for row in rows_of(lives, "deliveries") if row["consumer_group"] == "cb_each"]
+    assert {row["outcome"] for row in deliveries} == {"DELIVERED"}
+    at = {(row["queue_id"], row["queue_offset"]): row["available_at"] for row in deliveries}
+    assert len(deliveries) == len(at) == len(received) == 21
     assert at.keys() == received.keys()
     assert all(0 <= received[place] - at[place] < LATE or place[1] >= 8 for place in at)
     # b4, which was new, did not get the two messages that were stored while nobody was there: b3 got them, later.
@@ -49,8 +49,8 @@ def test_each_message_is_delivered_once_when_the_first_client_received_it(lives:
 
 def test_explain_names_the_clients_that_pulled_it(run: Run, lives: Path) -> None:
     def asked(key: str) -> dict[str, object]:
-        found = run(explain, "--warehouse", lives, "--message", key, "--group", "cb_each", "--json")
-        answer: dict[str, object] = json.loads(found.out)
+        ended = run(explain, "--warehouse", lives, "--message", key, "--group", "cb_each", "--json")
+        answer: dict[str, object] = json.loads(ended.out)
         return answer
 
     # b1 and b2 were online, and both failed on it: it is not sent back.
@@ -97,8 +97,8 @@ def test_what_waits_for_a_client_that_is_away(run: Run, tmp_path: Path) -> None:
         "no client of the group was online when it was stored; c1 will pull it after a return"
     )
     assert outcomes[2][1].endswith("the subscription takes everything; broadcasting, counted once: c1 pulled it then")
-    told = sorted((row["queue_offset"], row["available_at"]) for row in rows_of(tmp_path / "w", "deliveries"))
-    assert told == [(0, 1_000_000), (1, 1_025_000), (2, 1_020_000), (3, 1_030_000)]
+    deliveries = sorted((row["queue_offset"], row["available_at"]) for row in rows_of(tmp_path / "w", "deliveries"))
+    assert deliveries == [(0, 1_000_000), (1, 1_025_000), (2, 1_020_000), (3, 1_030_000)]
 
 
 def test_a_message_from_before_the_first_client(run: Run, lives: Path) -> None:
@@ -119,14 +119,14 @@ def test_a_message_from_before_the_first_client(run: Run, lives: Path) -> None:
 
 
 def test_only_groups_whose_clients_are_known_are_replayed(broker: GrowingBroker) -> None:
-    of_clients = [event(999_000, "c1"), {**event(999_000, "c2"), "group": "cg_unknown"}]
-    of_clients[1].pop("client_id")
-    of_clients += [{"at": 1_000_000, "op": "unregister", "group": name, "message_model": "broadcasting"}
+    events = [event(999_000, "c1"), {**event(999_000, "c2"), "group": "cg_unknown"}]
+    events[1].pop("client_id")
+    events += [{"at": 1_000_000, "op": "unregister", "group": name, "message_model": "broadcasting"}
                    for name in ("cg", "cg_unknown")]  # fmt: skip
-    out = broker.night([json.dumps(line) for line in of_clients]).out
+    out = broker.night([json.dumps(line) for line in events]).out
     assert "counted once for all clients: what is delivered to groups that broadcast, cg on T" in out
     assert (
         "not replayed: broadcasting, where each client gets every message and keeps its own offsets, of cg_unkn" in out
     )
-    of_group = json.loads(broker.run(lag, "--warehouse", broker.folder / "w", "--json").out)
-    assert (of_group["consumer_group"], of_group["pulls"], of_group["would_get"]) == ("cg", "away", 10)
+    row = json.loads(broker.run(lag, "--warehouse", broker.folder / "w", "--json").out)
+    assert (row["consumer_group"], row["pulls"], row["would_get"]) == ("cg", "away", 10)

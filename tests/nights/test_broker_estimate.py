@@ -65,6 +65,6 @@ def test_the_estimate_is_the_brokers(
     broker.commit(**({"other": 1} if committed is None else dict.fromkeys([*GROUPS, "left"], committed)))
     broker.night(lines, *VERSION)
     rows = lag(open_facts(Warehouse.at(str(broker.folder / "w"))))
-    found = {(row.consumer_group, row.topic): row.broker_estimate for row in rows}
+    estimate_of = {(row.consumer_group, row.topic): row.broker_estimate for row in rows}
     expected = {(group, "T"): estimate for group, estimate in zip(GROUPS, estimates, strict=True)}
-    assert found == expected | {("left", "T"): None, ("tag", "%RETRY%tag"): None}
+    assert estimate_of == expected | {("left", "T"): None, ("tag", "%RETRY%tag"): None}

@@ -21,8 +21,8 @@ def test_bit_maps_count_as_on_where_the_store_has_an_extension(
     store = capture("small") / "store"
     events = capture("small") / "subscription_events.jsonl"
     nightly.main(["--store", str(store), "--subscriptions", str(events), "--warehouse", str(tmp_path)])
-    told = capsys.readouterr().out
-    assert f"the bit map as on, since {store} has a consumequeue_ext" in told
+    out = capsys.readouterr().out
+    assert f"the bit map as on, since {store} has a consumequeue_ext" in out
     made = [row for row in rows_of(tmp_path, "consumequeue") if row["filter_bit_map"] is not None]
     entries = [entry for entry in rows("small", "consumequeue") if entry.get("ext") and entry["ext"]["bitMap"]]
     assert {(row["commitlog_offset"], row["filter_bit_map"].hex()) for row in made} == {
@@ -30,9 +30,9 @@ def test_bit_maps_count_as_on_where_the_store_has_an_extension(
     }
     for job in (dispatch, deliver):
         job.main(["--warehouse", str(tmp_path)])
-        told = capsys.readouterr().out
-        assert "property filter on, filter bit map on\n  (no --broker-config: as in the last run)\n" in told
-        assert "nothing new" in told
+        out = capsys.readouterr().out
+        assert "property filter on, filter bit map on\n  (no --broker-config: as in the last run)\n" in out
+        assert "nothing new" in out
 
     plain = capture("plain")
     conf = tmp_path / "other.conf"

@@ -48,7 +48,7 @@ def night_of(name: str, warehouse: Path, config: Path) -> list[str]:
     return given
 
 
-def of_broker(tables: dict[str, Counter[str]], broker_name: str) -> dict[str, Counter[str]]:
+def rows_of_broker(tables: dict[str, Counter[str]], broker_name: str) -> dict[str, Counter[str]]:
     """The rows of one broker."""
     wanted = f'"broker_name": "{broker_name}"'
     return {
@@ -63,7 +63,7 @@ def test_two_brokers_in_turn_equal_each_alone(tmp_path: Path) -> None:
     for name, config in (("small", a), ("otherbloom", b)):
         alone = tmp_path / f"alone_{config.stem}"
         nightly.main(night_of(name, alone, config))
-        assert differing(of_broker(without_runs(tmp_path / "both"), config.stem), without_runs(alone)) == []
+        assert differing(rows_of_broker(without_runs(tmp_path / "both"), config.stem), without_runs(alone)) == []
 
 
 def test_living_brokers_that_alternate_equal_each_alone(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_living_brokers_that_alternate_equal_each_alone(tmp_path: Path) -> None:
                 nightly.main(given)
     for config in (first, second):
         alone = without_runs(tmp_path / config.stem)
-        assert differing(of_broker(without_runs(tmp_path / "both"), config.stem), alone) == []
+        assert differing(rows_of_broker(without_runs(tmp_path / "both"), config.stem), alone) == []
 
 
 def brokers_file(folder: Path, *entries: tuple[str, str, str]) -> Path:
@@ -116,7 +116,7 @@ def test_all_brokers_in_one_run(run: Run, tmp_path: Path) -> None:
     for broker_name, name in (("a", "small"), ("b", "otherbloom")):
         alone = tmp_path / f"alone_{broker_name}"
         nightly.main(night_of(name, alone, tmp_path / f"{broker_name}.conf"))
-        assert differing(of_broker(without_runs(tmp_path / "both"), broker_name), without_runs(alone)) == []
+        assert differing(rows_of_broker(without_runs(tmp_path / "both"), broker_name), without_runs(alone)) == []
     with pytest.raises(UsageError, match=r"the brokers a, b: say which \(--broker NAME, in Python broker=NAME\)"):
         door.open(str(tmp_path / "both")).what_if("cg_sql_city", sql="TRUE")
 

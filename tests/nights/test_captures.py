@@ -204,6 +204,6 @@ def test_damage_loses_nothing_that_can_be_decoded(
 def test_a_repaired_store_gives_the_tables_of_the_whole_one(replayed: Replayed, tmp_path: Path, name: str) -> None:
     nightly.main(arguments(name, tmp_path))
     nightly.main(arguments("small", tmp_path))
-    found, expected = without_runs(tmp_path), without_runs(replayed("small"))
+    tables, expected = without_runs(tmp_path), without_runs(replayed("small"))
     for table in ("commitlog", "consumequeue", "deliveries", "subscriptions", "quarantine"):
-        assert found[table] == expected[table], table
+        assert tables[table] == expected[table], table

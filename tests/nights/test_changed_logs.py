@@ -151,9 +151,9 @@ def test_a_cut_log_gets_its_new_end(night: Night, tmp_path: Path, body: bytes) -
     assert numbers(tmp_path / "w") == list(range(12))
     assert received(tmp_path / "w", "cg_all") == list(range(12))
     night(after, warehouse="fresh")
-    found, expected = without_runs(tmp_path / "w"), without_runs(tmp_path / "fresh")
+    tables, expected = without_runs(tmp_path / "w"), without_runs(tmp_path / "fresh")
     for name in ("commitlog", "consumequeue", "deliveries", "current_offsets"):
-        assert found[name] == expected[name], name
+        assert tables[name] == expected[name], name
 
 
 def test_a_cut_in_an_earlier_night_keeps_the_nights_before_it(night: Night, tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ def test_a_cut_in_an_earlier_night_keeps_the_nights_before_it(night: Night, tmp_
     recovered.append(2)
     assert recovered.data == log.data[: len(recovered.data)]
     night(recovered.append(3, tag="new").write(tmp_path / "store"))
-    of_run = {row["properties"]["n"]: row["run"] for row in rows_of(tmp_path / "w", "commitlog")}
-    assert {of_run[str(n)] for n in range(5)} == {min(runs)}
+    run_of = {row["properties"]["n"]: row["run"] for row in rows_of(tmp_path / "w", "commitlog")}
+    assert {run_of[str(n)] for n in range(5)} == {min(runs)}
     assert received(tmp_path / "w", "cg_all") == list(range(10))
 
 
@@ -346,9 +346,9 @@ def test_a_record_that_was_damaged_is_filtered_as_its_night_would_have(night: Ni
     assert received(tmp_path / "w", "cg_even") == [0, 2, 4]
     assert list(rows_of(tmp_path / "w", "quarantine")) == []
     night(log.write(tmp_path / "store"), warehouse="fresh")
-    found, expected = without_runs(tmp_path / "w"), without_runs(tmp_path / "fresh")
+    tables, expected = without_runs(tmp_path / "w"), without_runs(tmp_path / "fresh")
     for name in ("commitlog", "consumequeue", "deliveries", "current_offsets"):
-        assert found[name] == expected[name], name
+        assert tables[name] == expected[name], name
 
 
 def test_a_store_of_zeros(night: Night, tmp_path: Path) -> None:
@@ -386,8 +386,8 @@ def test_a_last_message_whose_properties_were_not_all_there_yet(night: Night, tm
     night(torn.write(tmp_path / "store"))
     night(log.append(2).write(tmp_path / "store"))
     night(log.write(tmp_path / "other"), warehouse="undisturbed")
-    found, expected = (rows_of(tmp_path / name, "commitlog", "properties") for name in ("w", "undisturbed"))
-    assert list(map(str, found)) == list(map(str, expected))
+    rows, expected = (rows_of(tmp_path / name, "commitlog", "properties") for name in ("w", "undisturbed"))
+    assert list(map(str, rows)) == list(map(str, expected))
 
 
 def test_a_last_message_that_looks_unfinished_is_read_when_it_stays_the_same(night: Night, tmp_path: Path) -> None:

@@ -77,15 +77,15 @@ def test_parts_of_a_segment_join(step: int) -> None:
     """As tasks read them: each part begins where the one before ended, and together they have all records."""
     segment = segments(Storage.at(str(capture("dledger550") / "store")))[0]
     whole = [int(at) for piece in scan(segment) if isinstance(piece, Records) for at in piece.physical_offsets()]
-    found, walks = [], []
+    offsets, walks = [], []
     begin = segment.offset
     for stop in range(begin + step, segment.end + step, step) if step > 40 else [segment.end]:
         walk = Walk(
             segment, begin, min(stop, segment.end), segment.data_end, begin > segment.offset, chunk_bytes=step + 300
         )
-        found += [int(at) for piece in walk if isinstance(piece, Records) for at in piece.physical_offsets()]
+        offsets += [int(at) for piece in walk if isinstance(piece, Records) for at in piece.physical_offsets()]
         if walk.first is not None:
             walks.append(walk)
         begin = min(stop, segment.end)
-    assert found == whole
+    assert offsets == whole
     assert all(before.reached == after.first for before, after in pairwise(walks))

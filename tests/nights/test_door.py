@@ -75,9 +75,9 @@ def test_a_python_prompt_shows_short_texts(replayed: Replayed, hostile: warehous
 
 
 def test_one_explanation_shows_its_leaves(hostile: warehouse.OpenWarehouse) -> None:
-    found = hostile.why_at(HOSTILE, 0, 0, HOSTILE)
-    assert len(found) == 1
-    html = found._repr_html_()
+    explanations = hostile.why_at(HOSTILE, 0, 0, HOSTILE)
+    assert len(explanations) == 1
+    html = explanations._repr_html_()
     assert "decides" in html
     assert "Would match with <code>a = &#x27;&lt;b&gt;&#x27;</code>" in html
 
@@ -125,9 +125,9 @@ def test_what_if_says_what_is_gained_and_lost(replayed: Replayed) -> None:
 
 def test_findings_advice_and_the_night(replayed: Replayed) -> None:
     opened = warehouse.open(replayed("small").location)
-    found = opened.findings()
-    assert found[0].severity == "error"
-    assert set(found.to_pandas()["severity"]) == {"error", "warn", "info"}
+    findings = opened.findings()
+    assert findings[0].severity == "error"
+    assert set(findings.to_pandas()["severity"]) == {"error", "warn", "info"}
     assert {row.topic: row.bit_map.use for row in opened.advice()} == dict.fromkeys(
         ("DeviceTelemetry", "OrderEvents", "TagLab"), True
     )

@@ -28,7 +28,7 @@ Pair = tuple[str, int]
 NOT_FILTERED = (Outcome.NOT_SUBSCRIBED, Outcome.PENDING, Outcome.WAITING, Outcome.NEVER_STORED)
 NEVER_MATCHES = {"cg_sql_flag_bare"}
 """A property alone is never TRUE."""
-TOLD = {"DELIVERED", "DROPPED_BY_CLIENT"}
+WITH_ROW = {"DELIVERED", "DROPPED_BY_CLIENT"}
 
 
 def every_pair(warehouse: Warehouse) -> dict[Pair, Explanation]:
@@ -42,27 +42,27 @@ def every_pair(warehouse: Warehouse) -> dict[Pair, Explanation]:
     }
 
 
-def told(warehouse: Warehouse) -> dict[Pair, set[str]]:
+def outcomes_by_pair(warehouse: Warehouse) -> dict[Pair, set[str]]:
     """The outcomes in deliveries, by group and physical offset."""
-    found: defaultdict[Pair, set[str]] = defaultdict(set)
+    outcomes: defaultdict[Pair, set[str]] = defaultdict(set)
     for row in rows_of(warehouse, "deliveries"):
-        found[row["consumer_group"], row["commitlog_offset"]].add(row["outcome"])
-    return found
+        outcomes[row["consumer_group"], row["commitlog_offset"]].add(row["outcome"])
+    return outcomes
 
 
 @pytest.fixture(scope="module")
-def of_small(replayed: Replayed) -> dict[Pair, Explanation]:
+def small_explanations(replayed: Replayed) -> dict[Pair, Explanation]:
     return every_pair(replayed("small"))
 
 
 def check_agreement(pairs: dict[Pair, Explanation], warehouse: Warehouse) -> Counter[str]:
     """Every pair has its outcome in deliveries, or an outcome without a row there."""
-    delivered = told(warehouse)
+    delivered = outcomes_by_pair(warehouse)
     counted: Counter[str] = Counter()
     for pair, explanation in pairs.items():
         outcome = str(explanation.outcome)
-        assert (outcome in TOLD) == (pair in delivered), (pair, explanation.decision)
-        assert outcome not in TOLD or outcome in delivered[pair]
+        assert (outcome in WITH_ROW) == (pair in delivered), (pair, explanation.decision)
+        assert outcome not in WITH_ROW or outcome in delivered[pair]
         assert ("DELIVERED" in delivered[pair]) == (outcome == "DELIVERED") if pair in delivered else True
         # The filters that the explanation is made of say so themselves.
         assert "let it pass" not in explanation.decision.reason, (pair, explanation.decision)
@@ -72,22 +72,22 @@ def check_agreement(pairs: dict[Pair, Explanation], warehouse: Warehouse) -> Cou
 
 
 def test_it_agrees_with_deliveries_for_every_pair_of_small(
-    of_small: dict[Pair, Explanation], replayed: Replayed
+    small_explanations: dict[Pair, Explanation], replayed: Replayed
 ) -> None:
-    counted = check_agreement(of_small, replayed("small"))
+    counted = check_agreement(small_explanations, replayed("small"))
     assert counted.keys() == {str(outcome) for outcome in Outcome} - {"DROPPED_BY_HOOK", "DEAD", "DENIED"}
     assert counted["STOPPED_BY_BIT_MAP"] > 4_000
 
 
 @pytest.fixture(scope="module")
-def of_nights(nights: Path) -> dict[Pair, Explanation]:
+def night_explanations(nights: Path) -> dict[Pair, Explanation]:
     return every_pair(Warehouse.at(str(nights / "4")))
 
 
 def test_it_agrees_with_deliveries_for_every_pair_of_the_nights(
-    of_nights: dict[Pair, Explanation], nights: Path
+    night_explanations: dict[Pair, Explanation], nights: Path
 ) -> None:
-    counted = check_agreement(of_nights, Warehouse.at(str(nights / "4")))
+    counted = check_agreement(night_explanations, Warehouse.at(str(nights / "4")))
     assert counted["DELIVERED"] > 14_000
     pending = sum(row["pending"] for row in last_stats(nights / "4"))
     assert counted["PENDING"] == pending
@@ -98,7 +98,7 @@ def last_stats(warehouse: Path) -> list[dict[str, int]]:
     return [row for row in rows_of(warehouse, "delivery_stats") if row["run"] == last]
 
 
-def test_stage_1_stops_what_the_real_broker_stopped(of_small: dict[Pair, Explanation]) -> None:
+def test_stage_1_stops_what_the_real_broker_stopped(small_explanations: dict[Pair, Explanation]) -> None:
     """The entries that pass stage 1 by the broker's own classes, for groups whose subscription never changed."""
     places = {
         (row["topic"], row["queueId"], row["queueOffset"]): row["physicalOffset"]
@@ -113,7 +113,7 @@ def test_stage_1_stops_what_the_real_broker_stopped(of_small: dict[Pair, Explana
         for queue_id, queue in row["queues"].items():
             bits = bytes.fromhex(queue["cqPassBits"])
             for offset in range(queue["scanned"]):
-                explanation = of_small[row["group"], places[row["topic"], int(queue_id), offset]]
+                explanation = small_explanations[row["group"], places[row["topic"], int(queue_id), offset]]
                 if explanation.outcome in (Outcome.NOT_SUBSCRIBED, Outcome.PENDING):
                     continue
                 passes = bool(bits[offset // 8] >> offset % 8 & 1)
@@ -125,10 +125,10 @@ def test_stage_1_stops_what_the_real_broker_stopped(of_small: dict[Pair, Explana
 
 
 def test_the_nearest_miss_applied_is_delivered_for_every_dropped_pair_of_small(
-    of_small: dict[Pair, Explanation],
+    small_explanations: dict[Pair, Explanation],
 ) -> None:
     checked = Counter[str]()
-    for (group, _), explanation in of_small.items():
+    for (group, _), explanation in small_explanations.items():
         if explanation.outcome in (Outcome.DELIVERED, *NOT_FILTERED):
             continue
         miss, row = explanation.nearest_miss, explanation.subscription
@@ -150,13 +150,15 @@ def test_the_nearest_miss_applied_is_delivered_for_every_dropped_pair_of_small(
     }  # fmt: skip
 
 
-def test_messages_just_before_or_after_a_change_are_called_uncertain(of_nights: dict[Pair, Explanation]) -> None:
-    told = defaultdict(set)
-    for (group, _), each in of_nights.items():
+def test_messages_just_before_or_after_a_change_are_called_uncertain(
+    night_explanations: dict[Pair, Explanation],
+) -> None:
+    groups_by_reason = defaultdict(set)
+    for (group, _), each in night_explanations.items():
         if each.uncertain is not None:
             near = re.search(r"\d s (before|after) ", each.uncertain)
-            told[near[1] if near else each.uncertain.split(":")[0]].add(group)
-    assert told == {
+            groups_by_reason[near[1] if near else each.uncertain.split(":")[0]].add(group)
+    assert groups_by_reason == {
         "before": {"cg_sql_change_rush"},
         "after": {"cg_post_sub", "cg_tag_change", "cg_tag_change_rush", "cg_tag_to_sql"},
         "two clients seem to disagree": {"cg_split_differ", "cg_split_tags"},
@@ -164,13 +166,13 @@ def test_messages_just_before_or_after_a_change_are_called_uncertain(of_nights: 
 
 
 def test_a_message_that_was_lost_while_tags_changed_is_called_uncertain(
-    of_nights: dict[Pair, Explanation], nights: Path
+    night_explanations: dict[Pair, Explanation], nights: Path
 ) -> None:
     """A live consumer did not receive it: the broker answered a pull under the old tags with it."""
     (lost,) = [key for key in delivered_by_night(nights / "4") - received_by_night() if key[0] == "cg_tag_change_rush"]
     uncertain = {
         (group, each.message.topic, each.message.queue_id, each.message.queue_offset)
-        for (group, _), each in of_nights.items()
+        for (group, _), each in night_explanations.items()
         if each.uncertain is not None
     }
     assert lost[:4] in uncertain
@@ -178,9 +180,9 @@ def test_a_message_that_was_lost_while_tags_changed_is_called_uncertain(
     assert [row["uncertain"] for row in counted if row["queue_id"] == lost[2] and row["uncertain"]] == [1]
 
 
-def test_why_a_group_was_never_asked(of_nights: dict[Pair, Explanation]) -> None:
+def test_why_a_group_was_never_asked(night_explanations: dict[Pair, Explanation]) -> None:
     reasons: defaultdict[str, set[str]] = defaultdict(set)
-    for (group, _), each in of_nights.items():
+    for (group, _), each in night_explanations.items():
         if each.outcome is Outcome.NOT_SUBSCRIBED:
             reasons[each.decision.reason].add(group)
     assert reasons["the broker deleted it before the group pulled it"] == {"cg_expired"}
@@ -278,8 +280,8 @@ def test_several_messages_with_one_key_are_listed(tmp_path: Path, run: Run) -> N
     nightly.main(["--store", str(store), "--warehouse", str(tmp_path / "w")])
     out = run(explain_job, "--warehouse", tmp_path / "w", "--message", "b").out
     assert out.startswith("3 messages match; choose one:")
-    chosen = out.splitlines()[1].split()[1]
-    assert "T 0/0" in run(explain_job, "--warehouse", tmp_path / "w", "--message", chosen).out
+    message_id = out.splitlines()[1].split()[1]
+    assert "T 0/0" in run(explain_job, "--warehouse", tmp_path / "w", "--message", message_id).out
     code, _, error = run(explain_job, "--warehouse", tmp_path / "w", "--message", "c")
     assert (code, "no message with the id or key c" in error) == (2, True)
 
@@ -339,7 +341,7 @@ def test_json_has_the_fields_that_docs_promise(replayed: Replayed, run: Run) -> 
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "message"),
     [
         (("OrderEvnts", 0, 3), "there is no topic OrderEvnts in {}; did you mean OrderEvents?"),
         (("OrderEvents", 0, 82), "{} has no message at OrderEvents 0/82: the queue has those from offset 0 to 81"),
@@ -348,13 +350,13 @@ def test_json_has_the_fields_that_docs_promise(replayed: Replayed, run: Run) -> 
     ],
 )
 def test_a_place_without_a_message_names_those_that_exist(
-    replayed: Replayed, run: Run, place: tuple[str, int, int], told: str
+    replayed: Replayed, run: Run, place: tuple[str, int, int], message: str
 ) -> None:
     topic, queue, offset = place
     location = replayed("small").location
     given = ("--topic", topic, "--queue", queue, f"--offset={offset}", "--warehouse", location)
     ended = run(explain_job, *given)
-    assert (ended.code, ended.out, ended.error) == (2, "", f"mqsieve: {told.format(location)}\n")
+    assert (ended.code, ended.out, ended.error) == (2, "", f"mqsieve: {message.format(location)}\n")
 
 
 def test_the_subscription_of_a_group_that_is_away_is_not_of_the_future(broker: GrowingBroker) -> None:

@@ -14,7 +14,7 @@ from tests.nights.three_queues import explained, heartbeat, night
 FIRST = ("--group", "cg", "--topic", "T", "--queue", 0, "--offset", 0)
 
 
-def told(broker: GrowingBroker, expression: str) -> list[str]:
+def lines_of(broker: GrowingBroker, expression: str) -> list[str]:
     """The lines about the first message, without the first one."""
     broker.night([sql(BEFORE, "cg", expression)])
     return broker.run(explain, "--warehouse", broker.folder / "w", *FIRST).out.splitlines()[1:]
@@ -35,14 +35,14 @@ def lint_in_json(broker: GrowingBroker) -> list[str]:
     ],
 )
 def test_an_expression_that_means_something_else(broker: GrowingBroker, expression: str, finding: str) -> None:
-    (line,) = (line for line in told(broker, expression) if line.startswith("  lint "))
+    (line,) = (line for line in lines_of(broker, expression) if line.startswith("  lint "))
     assert finding in line
     assert lint_in_json(broker) == [line.removeprefix("  lint").lstrip()]
 
 
 @pytest.mark.parametrize("expression", ["n = '5'", "price > 5", "n > 5"])
 def test_an_expression_that_means_what_it_says(broker: GrowingBroker, expression: str) -> None:
-    assert not any(line.startswith("  lint ") for line in told(broker, expression))
+    assert not any(line.startswith("  lint ") for line in lines_of(broker, expression))
     assert lint_in_json(broker) == []
 
 
@@ -65,10 +65,10 @@ def test_a_warehouse_without_subscriptions(broker: GrowingBroker) -> None:
     broker.run(nightly, *given, "--warehouse", broker.folder / "w")
     place = ("--topic", "T", "--queue", 0, "--offset", 0)
     where = ("--warehouse", broker.folder / "w")
-    told = "no night had --subscriptions"
-    assert broker.run(explain, *where, *place).out.endswith(f": {told}\n")
-    assert broker.run(explain, *where, *place, "--group", "cg").error.endswith(f": {told}\n")
-    assert broker.run(lag, *where, "--group", "cg").error.endswith(f": {told}\n")
+    reason = "no night had --subscriptions"
+    assert broker.run(explain, *where, *place).out.endswith(f": {reason}\n")
+    assert broker.run(explain, *where, *place, "--group", "cg").error.endswith(f": {reason}\n")
+    assert broker.run(lag, *where, "--group", "cg").error.endswith(f": {reason}\n")
 
 
 def test_a_message_that_is_not_there_may_be_newer(broker: GrowingBroker) -> None:
@@ -114,7 +114,7 @@ def test_a_list_of_tags_that_means_something_else(broker: GrowingBroker, run: Ru
     ("expression", "advice"), [("n IS NULL", "without n"), ("n IS NULL AND m = 'a'", "with m = 'a' and without n")]
 )
 def test_a_property_that_should_not_be_there(broker: GrowingBroker, expression: str, advice: str) -> None:
-    assert told(broker, expression)[-1] == f"  would match {advice}"
+    assert lines_of(broker, expression)[-1] == f"  would match {advice}"
 
 
 def test_a_connected_client_whose_pulls_are_refused_is_not_away(broker: GrowingBroker, run: Run) -> None:

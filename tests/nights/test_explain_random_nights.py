@@ -34,13 +34,13 @@ def expected(pulls: Sequence[Pull], is_pending: bool) -> Answer:
     return ("STOPPED", pulls[-1].expression) if pulls else ("NOT_SUBSCRIBED", None)
 
 
-def told(found: Explanation) -> Answer:
-    if found.outcome is Outcome.DELIVERED:
-        return "DELIVERED", found.pulled_at
-    if found.outcome in (Outcome.PENDING, Outcome.NOT_SUBSCRIBED):
-        return str(found.outcome), None
-    assert found.subscription is not None
-    return "STOPPED", found.subscription.expression
+def answer_of(explanation: Explanation) -> Answer:
+    if explanation.outcome is Outcome.DELIVERED:
+        return "DELIVERED", explanation.pulled_at
+    if explanation.outcome in (Outcome.PENDING, Outcome.NOT_SUBSCRIBED):
+        return str(explanation.outcome), None
+    assert explanation.subscription is not None
+    return "STOPPED", explanation.subscription.expression
 
 
 @pytest.mark.parametrize("trouble", [Trouble.NONE, Trouble.DELETES, Trouble.RECREATES], ids=lambda each: each.value)
@@ -61,12 +61,12 @@ def test_messages_are_explained_as_a_slow_model_says(run: Run, tmp_path: Path, s
         for pull in model.pulls:
             pulls[pull.group, pull.stored_at].append(pull)
         offsets = [row["commitlog_offset"] for row in rows_of(warehouse, "commitlog")]
-        for found in read(facts, offsets):
-            message = messages[found.store_timestamp]
-            is_in_log = found.commitlog_offset >= (facts.last.log_start or 0)
-            for group in explainer.groups_of(found):
+        for stored_message in read(facts, offsets):
+            message = messages[stored_message.store_timestamp]
+            is_in_log = stored_message.commitlog_offset >= (facts.last.log_start or 0)
+            for group in explainer.groups_of(stored_message):
                 is_pending = is_in_log and model.waits(group, message)
-                answer = told(explainer.explain(found, group))
+                answer = answer_of(explainer.explain(stored_message, group))
                 place = group, message.topic, message.queue_id, message.queue_offset
                 assert (place, answer) == (place, expected(pulls[group, message.stored_at], is_pending))
     for group in facts.groups:

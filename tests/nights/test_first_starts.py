@@ -14,7 +14,7 @@ import pytest
 from jobs import explain, lag, maintain, nightly, what_if
 from tests.broker_log import EVERY, FIRST_TIME
 from tests.captures import capture
-from tests.nights.commands import Run, differing, night, received_live, rows_of, told
+from tests.nights.commands import Run, delivered, differing, night, received_live, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 EVERYTHING = "n IS NOT NULL"
@@ -137,7 +137,7 @@ def test_groups_that_begin_at_a_time_receive_what_real_consumers_did(run: Run, t
     for folder in (broker / "night_1", broker / "night_2"):
         given = night(tmp_path, folder / "store", folder / "subscription_events.jsonl", broker / "broker.conf")
         assert run(nightly, *given).code == 0
-    assert told(tmp_path) == received_live("timestamps")
+    assert delivered(tmp_path) == received_live("timestamps")
 
 
 @pytest.mark.parametrize(

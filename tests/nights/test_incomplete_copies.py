@@ -67,8 +67,8 @@ def test_damage_around_the_missing_rest_of_a_segment(sixty: GrowingBroker, intac
     offsets = [int.from_bytes(entry[:8]) for entry in sixty.log.queues["T", 0]]
     files = [segment(sixty, number) for number in (1, 2)]
     whole = [file.read_bytes() for file in files]
-    of_segment_1 = [offset - SEGMENT for offset in offsets if SEGMENT <= offset < 2 * SEGMENT]
-    files[0].write_bytes(scratched(whole[0], of_segment_1[2])[: of_segment_1[3 + intact]])
+    in_segment_1 = [offset - SEGMENT for offset in offsets if SEGMENT <= offset < 2 * SEGMENT]
+    files[0].write_bytes(scratched(whole[0], in_segment_1[2])[: in_segment_1[3 + intact]])
     files[1].write_bytes(scratched(whole[1], 0))
     for expected in (MISSING, "There was nothing new"):
         assert expected in night(sixty).out
@@ -219,8 +219,8 @@ def test_a_half_written_message_stays_in_quarantine_while_the_log_does_not_grow(
     broker.log.data = broker.log.data[:-40]
     broker.log.write(broker.folder / "store")
     night(broker)
-    found = list(rows_of(broker.folder / "w", "quarantine"))
-    assert len(found) == 1
+    quarantine = list(rows_of(broker.folder / "w", "quarantine"))
+    assert len(quarantine) == 1
     broker.commit(broker.log.time, cg=3)
     assert "There was nothing new" not in night(broker).out
-    assert list(rows_of(broker.folder / "w", "quarantine")) == found
+    assert list(rows_of(broker.folder / "w", "quarantine")) == quarantine

@@ -93,8 +93,8 @@ def test_every_lost_message_is_named(
     assert (state["consumer_group"], state["expression"], state["agreeing"]) == ("cg", SHIPPED, ["b@2"])
     assert [client["client_id"] for client in state["overruled"]] == ["a@1"]
     assert state["losses"] == [
-        {"clients": ["a@1"], "messages": len(of_one), "lost": True, "how": how}
-        for of_one, how in ((stopped, "STOPPED_BY_BROKER"), (dropped, "DROPPED_BY_CLIENT"))
+        {"clients": ["a@1"], "messages": len(lost_messages), "lost": True, "how": how}
+        for lost_messages, how in ((stopped, "STOPPED_BY_BROKER"), (dropped, "DROPPED_BY_CLIENT"))
     ]
 
 
@@ -293,8 +293,8 @@ def test_it_ends_when_the_group_leaves_or_takes_a_new_filter(broker: GrowingBrok
 
 def test_the_living_brokers_groups_with_two_clients(four_nights: Path, run: Run) -> None:
     """All that differs from what its clients received is uncertain."""
-    found = [json.loads(line) for line in run(inconsistency, "--warehouse", four_nights, "--json").out.splitlines()]
-    assert [each["consumer_group"] for each in found] == ["cg_split_differ", "cg_split_tags"]
-    live, told = commands.received_live("nights_dev"), commands.told(four_nights)
-    wrong = {key for key in (told - live) + (live - told) if key[0] == "cg_split_tags"}
-    assert found[1]["uncertain"] >= len(wrong) == 147
+    states = [json.loads(line) for line in run(inconsistency, "--warehouse", four_nights, "--json").out.splitlines()]
+    assert [each["consumer_group"] for each in states] == ["cg_split_differ", "cg_split_tags"]
+    live, deliveries = commands.received_live("nights_dev"), commands.delivered(four_nights)
+    wrong = {key for key in (deliveries - live) + (live - deliveries) if key[0] == "cg_split_tags"}
+    assert states[1]["uncertain"] >= len(wrong) == 147

@@ -72,8 +72,8 @@ class Asked:
 
     def answer(self, *arguments: object) -> dict[str, Any]:
         (line,) = self.text(*arguments, "--json").splitlines()
-        found: dict[str, Any] = json.loads(line)
-        return found
+        result: dict[str, Any] = json.loads(line)
+        return result
 
 
 @pytest.fixture(scope="module")
@@ -239,13 +239,13 @@ def test_a_half_message_that_was_rolled_back_and_one_that_was_asked_for_again(as
         ],
         ("cg", "T", "*"),
     )
-    found = {key: asked.answer("--message", key, "--group", "cg") for key in ("back", "open", "often")}
-    assert {key: answer["outcome"] for key, answer in found.items()} == {
+    answers = {key: asked.answer("--message", key, "--group", "cg") for key in ("back", "open", "often")}
+    assert {key: answer["outcome"] for key, answer in answers.items()} == {
         "back": "NEVER_STORED", "open": "WAITING", "often": "NEVER_STORED",
     }  # fmt: skip
-    assert "rolled back" in found["back"]["reason"]
-    assert "neither committed nor rolled back" in found["open"]["reason"]
-    assert [step["kind"] for step in found["open"]["journey"]] == ["WAITS", "WAITS"]
+    assert "rolled back" in answers["back"]["reason"]
+    assert "neither committed nor rolled back" in answers["open"]["reason"]
+    assert [step["kind"] for step in answers["open"]["journey"]] == ["WAITS", "WAITS"]
 
 
 def test_a_real_broker_stores_each_message_that_waited_as_we_say(replayed: Callable[[str], Warehouse]) -> None:
@@ -264,19 +264,22 @@ def test_a_real_broker_stores_each_message_that_waited_as_we_say(replayed: Calla
         key = row["properties"].get("UNIQ_KEY")
         if group not in mqsieve.facts.groups or key is None:
             continue
-        (found,) = mqsieve.why_at(row["topic"], row["queueId"], row["queueOffset"], group)
+        (explanation,) = mqsieve.why_at(row["topic"], row["queueId"], row["queueOffset"], group)
         stored = [
             each
             for each in offset_of.values()
             if each["topic"] == real and (each.get("properties") or {}).get("UNIQ_KEY") == key
             and each["physicalOffset"] > row["physicalOffset"]
         ]  # fmt: skip
-        assert (str(found.outcome) in ("WAITING", "NEVER_STORED")) is not bool(stored), found.decision.reason
+        assert (str(explanation.outcome) in ("WAITING", "NEVER_STORED")) is not bool(stored), (
+            explanation.decision.reason
+        )
         if stored:
             assert any(
-                f"{each['topic']} {each['queueId']}/{each['queueOffset']}" in found.decision.reason for each in stored
+                f"{each['topic']} {each['queueId']}/{each['queueOffset']}" in explanation.decision.reason
+                for each in stored
             )
-        outcomes[str(found.outcome)] = outcomes.get(str(found.outcome), 0) + 1
+        outcomes[str(explanation.outcome)] = outcomes.get(str(explanation.outcome), 0) + 1
     assert outcomes["DELIVERED"] > 30
 
 
@@ -289,9 +292,11 @@ def test_deliveries_of_a_real_life_are_what_its_consumers_received(lives: Path) 
         if row["group"].startswith("cg_") and place not in received.get((row["keys"], row["group"]), []):
             received.setdefault((row["keys"], row["group"]), []).append(place)
     for (key, group), places in received.items():
-        (found,) = mqsieve.why(key, group)
+        (explanation,) = mqsieve.why(key, group)
         delivered = [
-            (step.topic, step.queue_id, step.queue_offset) for step in found.journey if step.outcome == "DELIVERED"
+            (step.topic, step.queue_id, step.queue_offset)
+            for step in explanation.journey
+            if step.outcome == "DELIVERED"
         ]
         assert delivered == places, (key, group)
     assert len(received) == 18
@@ -341,9 +346,9 @@ def test_a_message_that_fails_dies_or_still_comes_again(run: Run, lives: Path) -
 )  # fmt: skip
 def test_a_real_broker_waits_with_messages(lives: Path, key: str, outcome: str, reason: str, kinds: list[str]) -> None:
     """Of ord-tx-rollback, the broker had asked its producer twice before it wrote down that it was rolled back."""
-    (found,) = door.open(str(lives)).why(key, "cg_orderly")
-    assert (str(found.outcome), found.decision.reason.replace("2026-11-27 ", "")) == (outcome, reason)
-    assert [str(step.kind) for step in found.journey] == kinds
+    (explanation,) = door.open(str(lives)).why(key, "cg_orderly")
+    assert (str(explanation.outcome), explanation.decision.reason.replace("2026-11-27 ", "")) == (outcome, reason)
+    assert [str(step.kind) for step in explanation.journey] == kinds
 
 
 def test_without_bodies_it_is_not_known_what_was_rolled_back(run: Run, asked: Asked, tmp_path: Path) -> None:

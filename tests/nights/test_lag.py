@@ -116,12 +116,12 @@ def test_the_broker_counts_what_passes_its_first_filter(tmp_path: Path) -> None:
     nightly.main(two_groups(tmp_path))
     newer = BrokerState({("cg_tag", "T"): {0: 10}, ("cg_sql", "T"): {0: 10}})
     facts = replace(open_facts(Warehouse.at(str(tmp_path / "w"))), newer=newer)
-    found = {row.consumer_group: row for row in lag(facts)}
-    of_tag, of_sql = found["cg_tag"], found["cg_sql"]
-    assert (of_tag.behind, of_tag.would_get, of_tag.broker_estimate) == (30, 15, 15)
+    rows = {row.consumer_group: row for row in lag(facts)}
+    tag_row, sql_row = rows["cg_tag"], rows["cg_sql"]
+    assert (tag_row.behind, tag_row.would_get, tag_row.broker_estimate) == (30, 15, 15)
     # Without a filter bit map the broker's first filter passes everything.
-    assert (of_sql.behind, of_sql.would_get, of_sql.broker_estimate) == (30, 15, 30)
-    assert (found["cg_refused"].would_get, found["cg_refused"].refusal) == (0, "FILTER_DATA_NOT_EXIST")
+    assert (sql_row.behind, sql_row.would_get, sql_row.broker_estimate) == (30, 15, 30)
+    assert (rows["cg_refused"].would_get, rows["cg_refused"].refusal) == (0, "FILTER_DATA_NOT_EXIST")
 
 
 def test_offsets_of_about_the_same_time_tell_nothing_new(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_a_newer_offset_table_counts(tmp_path: Path, run: Run) -> None:
 def test_a_file_that_has_no_offsets(nights: Path, tmp_path: Path, run: Run, content: str) -> None:
     file = tmp_path / "topics.json"
     file.write_text(content)
-    told = f"mqsieve: {file} has no offsetTable: give the broker's consumerOffset.json\n"
-    assert run(lag_job, "--warehouse", nights / "4", "--offsets", file) == (2, "", told)
+    message = f"mqsieve: {file} has no offsetTable: give the broker's consumerOffset.json\n"
+    assert run(lag_job, "--warehouse", nights / "4", "--offsets", file) == (2, "", message)
 
 
 def test_prometheus_text_escapes_names(tmp_path: Path, run: Run) -> None:
@@ -226,21 +226,21 @@ def with_strange_groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (("--group", "cg_two", "--topic", "V"), "cg_two has no subscription to V; it subscribes to T, U"),
         (("--group", "cg", "--topic", "Tt"), "cg has no subscription to Tt; did you mean T?"),
     ],
 )
 def test_a_topic_to_which_a_group_does_not_subscribe(
-    with_strange_groups: Path, run: Run, given: tuple[str, ...], told: str
+    with_strange_groups: Path, run: Run, given: tuple[str, ...], message: str
 ) -> None:
     ended = run(lag_job, "--warehouse", with_strange_groups, *given)
-    assert (ended.code, ended.out, ended.error) == (2, "", f"mqsieve: {told}\n")
+    assert (ended.code, ended.out, ended.error) == (2, "", f"mqsieve: {message}\n")
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (("--group", "cg_typo"), "no message of the log has the topic Tt; did you mean T?"),
         (("--topic", "Tt"), "no message of the log has the topic Tt; did you mean T?"),
@@ -252,9 +252,9 @@ def test_a_topic_to_which_a_group_does_not_subscribe(
     ],
 )
 def test_why_there_is_no_queue_to_be_behind_in(
-    with_strange_groups: Path, run: Run, given: tuple[str, ...], told: str
+    with_strange_groups: Path, run: Run, given: tuple[str, ...], message: str
 ) -> None:
     ended = run(lag_job, "--warehouse", with_strange_groups, *given)
-    assert (ended.code, ended.out.splitlines()[0], ended.error) == (0, told, "")
+    assert (ended.code, ended.out.splitlines()[0], ended.error) == (0, message, "")
     assert "0 of 0" not in ended.out
     assert run(lag_job, "--warehouse", with_strange_groups, *given, "--json").out == ""

@@ -44,14 +44,14 @@ EXPECTED = {
 
 
 def _register(group: str, expression: str, type_: str, topic: str = "T") -> dict[str, Any]:
-    of_group = {"at": FIRST_TIME - 1, "op": "register", "group": group, "consume_from": "first"}
-    return of_group | {"topic": topic, "type": type_, "expression": expression}
+    fields = {"at": FIRST_TIME - 1, "op": "register", "group": group, "consume_from": "first"}
+    return fields | {"topic": topic, "type": type_, "expression": expression}
 
 
 def _heartbeat(client: str, version: int, expression: str) -> dict[str, Any]:
     subscription = {"topic": "T", "expression": expression, "sub_version": version}
-    of_client = {"at": FIRST_TIME - 1, "op": "heartbeat", "group": "clients", "client_id": client}
-    return of_client | {"subscriptions": [subscription]}
+    fields = {"at": FIRST_TIME - 1, "op": "heartbeat", "group": "clients", "client_id": client}
+    return fields | {"subscriptions": [subscription]}
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +74,11 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_finding_has_its_numbers_and_no_other_group_has_one(night: Path) -> None:
-    found = findings(open_facts(Warehouse.at(str(night / "w"))))
-    assert {(each.consumer_group, each.code): (each.severity, each.messages, each.of) for each in found} == EXPECTED
-    texts = {(each.consumer_group, each.code): each.text for each in found}
+    all_findings = findings(open_facts(Warehouse.at(str(night / "w"))))
+    assert {
+        (each.consumer_group, each.code): (each.severity, each.messages, each.of) for each in all_findings
+    } == EXPECTED
+    texts = {(each.consumer_group, each.code): each.text for each in all_findings}
     assert (
         texts["fails", "fails"]
         == "60 of 60 messages (100%) fail: price is a decimal there, such as '55.50'; write 50.0"
@@ -109,9 +111,11 @@ def test_json_has_all_fields(night: Path, run: Run) -> None:
 
 
 def test_shares_on_a_capture_are_those_that_the_broker_had(replayed: Replayed) -> None:
-    found = findings(open_facts(replayed("dev")))
+    all_findings = findings(open_facts(replayed("dev")))
     collided = {
-        each.consumer_group: each.messages for each in found if (each.code, each.topic) == ("hash-collision", "TagLab")
+        each.consumer_group: each.messages
+        for each in all_findings
+        if (each.code, each.topic) == ("hash-collision", "TagLab")
     }
     for row in rows("dev", "delivered"):
         if row["topic"] == "TagLab" and row["type"] == "TAG":
@@ -135,14 +139,14 @@ def test_tags_that_were_meant_as_something_else(tmp_path: Path, run: Run) -> Non
     (tmp_path / "broker.conf").write_text(CONF)
     night = run(nightly, *commands.night(tmp_path / "w", store, file, tmp_path / "broker.conf"))
     assert "lint: subscriptions that look wrong whatever the messages are: 3\n" in night.out
-    told = [line.split(" on T ")[1].strip() for line in run(lint, "--warehouse", tmp_path / "w").out.splitlines()[:2]]
-    assert told == [
+    texts = [line.split(" on T ")[1].strip() for line in run(lint, "--warehouse", tmp_path / "w").out.splitlines()[:2]]
+    assert texts == [
         "paid, shipped is one tag here; || separates tags",
         "price > 5.0 is a tag here, not SQL92: only messages with exactly this tag match; subscribe with "
         "MessageSelector.bySql, or write sql: in a YAML list",
     ]
-    found = json.loads(run(lint, "--warehouse", tmp_path / "w", "--json").out)["findings"]
-    assert [each["code"] for each in found] == ["one-tag", "sql-as-tag"]
+    in_json = json.loads(run(lint, "--warehouse", tmp_path / "w", "--json").out)["findings"]
+    assert [each["code"] for each in in_json] == ["one-tag", "sql-as-tag"]
 
 
 def test_properties_without_a_column_are_known(tmp_path: Path) -> None:
@@ -156,9 +160,9 @@ def test_properties_without_a_column_are_known(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text(CONF)
     inputs = (tmp_path / name for name in ("w", "store", "events.jsonl", "broker.conf"))
     nightly.main(commands.night(*inputs))
-    found = findings(open_facts(Warehouse.at(str(tmp_path / "w"))))
-    assert [each.consumer_group for each in found if each.code == "unknown-property"] == ["cg_40"]
-    (matching,) = (each for each in found if each.code == "matches-all" and each.consumer_group == "cg_39")
+    all_findings = findings(open_facts(Warehouse.at(str(tmp_path / "w"))))
+    assert [each.consumer_group for each in all_findings if each.code == "unknown-property"] == ["cg_40"]
+    (matching,) = (each for each in all_findings if each.code == "matches-all" and each.consumer_group == "cg_39")
     assert (matching.messages, matching.of) == (3, 3)
 
 
@@ -169,18 +173,18 @@ def test_a_filter_that_does_not_compile_is_told_on_one_line_with_the_place(run: 
     entries = ["{group: cg, topic: T, sql: \"price >\\n AND region = 'x'\"}", "{group: cg_end, topic: T, sql: a =}"]
     file.write_text("".join(f"- {entry}\n" for entry in entries))
     problem = "A property, a literal or a parenthesis is expected here"
-    told = f"{problem}. Place: AND region = 'x'\n"
+    message = f"{problem}. Place: AND region = 'x'\n"
     at_end = f"{problem}, but the expression ends.\n"
     on_store = ("--store", tmp_path / "store", "--warehouse", tmp_path / "w")
     summary = run(nightly, *on_store, "--subscriptions", file).out
-    assert f"cg on T does not compile: {told}" in summary
+    assert f"cg on T does not compile: {message}" in summary
     assert f"cg_end on T does not compile: {at_end}" in summary
     linted = run(lint, "--subscriptions", file).out
-    assert linted.splitlines(keepends=True)[:2] == [f"✗ cg on T      {told}", f"✗ cg_end on T  {at_end}"]
+    assert linted.splitlines(keepends=True)[:2] == [f"✗ cg on T      {message}", f"✗ cg_end on T  {at_end}"]
     given = ("--warehouse", tmp_path / "w", "--group", "cg", "--topic", "T")
-    assert run(what_if, *given, "--sql", "price > AND region = 'x'").error.endswith(f"does not compile: {told}")
+    assert run(what_if, *given, "--sql", "price > AND region = 'x'").error.endswith(f"does not compile: {message}")
     explained = run(explain, *given, "--queue", 0, "--offset", 0).out
-    assert f"because it does not compile: {told}" in explained
+    assert f"because it does not compile: {message}" in explained
     long = "a = 'an apple a day' AND AND b = 'keeps the doctor away'"
     assert run(what_if, *given, "--sql", long).error.endswith(" Place: AND b = 'keeps the d…\n")
 
@@ -215,8 +219,8 @@ def test_a_new_filter_that_matches_nothing(replayed: Callable[[str], Warehouse],
     entries = [f"- {{group: {group}, topic: OrderEvents, {text}}}\n" for group, text in filters.items()]
     (tmp_path / "s.yaml").write_text("".join(entries))
     given = ("--subscriptions", tmp_path / "s.yaml", "--warehouse", replayed("small").location, "--json")
-    found = json.loads(run(lint, *given).out)["findings"]
-    warned = [(each["consumer_group"], each["text"]) for each in found if each["code"] == "matches-none"]
+    in_json = json.loads(run(lint, *given).out)["findings"]
+    warned = [(each["consumer_group"], each["text"]) for each in in_json if each["code"] == "matches-none"]
     text = "none of the newest 308 messages matches"
     assert warned == [("cg_sql", text), ("cg_tag", text)]
 
@@ -240,8 +244,8 @@ def test_one_cause_gives_one_finding(
 ) -> None:
     (tmp_path / "s.yaml").write_text(f'- {{group: cg, topic: OrderEvents, sql: "{expression}"}}\n')
     given = ("--subscriptions", tmp_path / "s.yaml", "--warehouse", replayed("small").location, "--json")
-    found = json.loads(run(lint, *given).out)["findings"]
-    assert [(each["severity"], each["code"]) for each in found] == [(severity, code)]
+    in_json = json.loads(run(lint, *given).out)["findings"]
+    assert [(each["severity"], each["code"]) for each in in_json] == [(severity, code)]
 
 
 def test_a_failure_that_no_number_causes_is_told_with_the_broker_s_reason(
@@ -256,21 +260,21 @@ def test_text_without_quotes_is_told_by_the_messages(run: Run, tmp_path: Path) -
     """And a comparison of two properties that messages have is none."""
     public = PUBLIC / "unquoted-text"
     run(nightly, *commands.night(tmp_path, public / "log.jsonl", public / "subscriptions.yaml", public / "broker.conf"))
-    found = run(lint, "--warehouse", tmp_path).out
-    assert "no message has beijing: it is a value of region; write 'beijing'" in found
-    assert "is a property here" not in found
+    out = run(lint, "--warehouse", tmp_path).out
+    assert "no message has beijing: it is a value of region; write 'beijing'" in out
+    assert "is a property here" not in out
     (tmp_path / "s.yaml").write_text(
         "- {group: g1, topic: t, sql: region = amount}\n- {group: g2, topic: t, sql: region = mars}\n"
         "- {group: g3, topic: t, sql: tag = 'x'}\n- {group: g4, topic: t, sql: region = mars OR beijing}\n"
         "- {group: g5, topic: t, sql: region = 'x' OR mars}\n"
     )
-    found = run(lint, "--warehouse", tmp_path, "--subscriptions", tmp_path / "s.yaml").out
-    assert "no message has mars; if it is a text, write 'mars'" in found
-    assert "g4 on t  no message has beijing: it is a value of region; write region = 'beijing'" in found
-    assert "g5 on t  no message has mars; if it is a text, write region = 'mars'" in found
-    assert "no message has tag; RocketMQ's property is TAGS" in found
-    assert "g1 on t  none of the newest 4 messages matches" in found
-    told = run(explain, "--warehouse", tmp_path, "--message", "p0", "--group", "g_beijing").out
-    assert "would match with region = 'beijing'" in told
-    told = run(explain, "--warehouse", tmp_path, "--message", "p1", "--group", "g_beijing").out
-    assert "without region" not in told
+    out = run(lint, "--warehouse", tmp_path, "--subscriptions", tmp_path / "s.yaml").out
+    assert "no message has mars; if it is a text, write 'mars'" in out
+    assert "g4 on t  no message has beijing: it is a value of region; write region = 'beijing'" in out
+    assert "g5 on t  no message has mars; if it is a text, write region = 'mars'" in out
+    assert "no message has tag; RocketMQ's property is TAGS" in out
+    assert "g1 on t  none of the newest 4 messages matches" in out
+    answer = run(explain, "--warehouse", tmp_path, "--message", "p0", "--group", "g_beijing").out
+    assert "would match with region = 'beijing'" in answer
+    answer = run(explain, "--warehouse", tmp_path, "--message", "p1", "--group", "g_beijing").out
+    assert "without region" not in answer

@@ -31,9 +31,9 @@ SPLIT = "cg_split_tags"
 """A group with two clients with different tags: without client ids it is unknown which client drops a message."""
 
 
-def deviations(found: Received, expected: Received) -> Counter[str]:
+def deviations(delivered: Received, expected: Received) -> Counter[str]:
     """The number of missing or additional messages by group."""
-    wrong = (found - expected) + (expected - found)
+    wrong = (delivered - expected) + (expected - delivered)
     counted: Counter[str] = Counter()
     for key, count in wrong.items():
         counted[key[0]] += count
@@ -88,9 +88,9 @@ def test_groups_that_no_event_named_before_they_returned(tmp_path: Path) -> None
         file.write_text(without_past(given.read_text("utf-8")), "utf-8")
         nightly.main(swapped(night, tmp_path / "w", file))
     expected = {key: count for key, count in received_by_night().items() if key[0] in AWAY_IN_NIGHT_2 and key[4] > 2}
-    found = {key: count for key, count in delivered_by_night(tmp_path / "w").items() if key[0] in AWAY_IN_NIGHT_2}
+    delivered = {key: count for key, count in delivered_by_night(tmp_path / "w").items() if key[0] in AWAY_IN_NIGHT_2}
     assert {key[0] for key in expected} == AWAY_IN_NIGHT_2
-    assert found == expected
+    assert delivered == expected
 
 
 def without_past(events: str) -> str:
@@ -147,10 +147,10 @@ def test_snapshots_2_and_4_only(run: Run, tmp_path: Path) -> None:
     for row in rows_of(tmp_path, "delivery_stats"):
         if row["lost"]:
             lost.add((row["consumer_group"], row["topic"], row["queue_id"]))
-    found, expected = delivered_by_night(tmp_path, (2, 4)), received_by_night((2, 4))
-    missing_too = Counter({key: count for key, count in (expected - found).items() if key[:3] in lost})
+    delivered, expected = delivered_by_night(tmp_path, (2, 4)), received_by_night((2, 4))
+    missing_too = Counter({key: count for key, count in (expected - delivered).items() if key[:3] in lost})
     assert missing_too, "what the broker deleted before the last snapshot counts as lost to groups that were away"
-    wrong = deviations(found, expected - missing_too)
+    wrong = deviations(delivered, expected - missing_too)
     assert wrong.pop(SPLIT) > 0
     # Nothing shows what cg_sql_leaves_rush had committed while it was away: no snapshot is of that time.
     assert wrong == UNDECIDED | {"cg_sql_leaves_rush": 10}

@@ -40,8 +40,8 @@ def write(file: Path, messages: Sequence[dict[str, Any]], end: str = "\n") -> No
 def ingested(log: Path, warehouse: Path) -> list[tuple[Any, ...]]:
     """Keys and positions of all messages, in the order of the log, after a night on it."""
     ingest.main(["--store", str(log), "--warehouse", str(warehouse)])
-    found = rows_of(warehouse, "commitlog", "commitlog_offset", "topic", "queue_id", "queue_offset", "keys")
-    return sorted(tuple(row.values()) for row in found)
+    rows = rows_of(warehouse, "commitlog", "commitlog_offset", "topic", "queue_id", "queue_offset", "keys")
+    return sorted(tuple(row.values()) for row in rows)
 
 
 def test_topic_properties_and_a_time_are_enough(tmp_path: Path, run: Run) -> None:
@@ -83,7 +83,7 @@ def test_a_time_has_any_of_these_names(tmp_path: Path, name: str, suffix: str) -
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reason"),
     [
         ("2026-11-21T05:05:13.466Z", None), ("2026-11-21T13:05:13.466+08:00", None),
         ("2026-11-21 05:05:13.466999+00:00", None),
@@ -94,7 +94,7 @@ def test_a_time_has_any_of_these_names(tmp_path: Path, name: str, suffix: str) -
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_times_are_taken_if_they_are_unambiguous(tmp_path: Path, value: Any, told: str | None, suffix: str) -> None:
+def test_times_are_taken_if_they_are_unambiguous(tmp_path: Path, value: Any, reason: str | None, suffix: str) -> None:
     log = tmp_path / f"log.{suffix}"
     line = message(0, store_timestamp=value)
     if suffix == "jsonl":
@@ -103,10 +103,10 @@ def test_times_are_taken_if_they_are_unambiguous(tmp_path: Path, value: Any, tol
         pq.write_table(pa.Table.from_pylist([{name: line[name] for name in ("topic", "store_timestamp")}]), log)
     ingested(log, tmp_path / "w")
     times = [row["store_timestamp"] for row in rows_of(tmp_path / "w", "commitlog")]
-    assert times == ([TIME] if told is None else [])
+    assert times == ([TIME] if reason is None else [])
     reasons = [row["reason"] for row in rows_of(tmp_path / "w", "quarantine")]
-    assert len(reasons) == (told is not None)
-    assert told is None or told in reasons[0]
+    assert len(reasons) == (reason is not None)
+    assert reason is None or reason in reasons[0]
 
 
 def test_a_log_that_grows_keeps_its_numbers(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_numbered_messages_and_real_ones_are_not_mixed(tmp_path: Path, run: Run)
     write(numbered, [message(i) for i in range(3)])
     write(real, [message(i, queue_id=0, queue_offset=i, commitlog_offset=i) for i in range(3)])
     BrokerLog().append(3).write(store)
-    for first, second, told in (
+    for first, second, reason in (
         (numbered, real, "give all messages with a new --warehouse"),
         (real, numbered, "give all messages with a new --warehouse"),
         (numbered, store, "a new --warehouse"),
@@ -178,7 +178,7 @@ def test_numbered_messages_and_real_ones_are_not_mixed(tmp_path: Path, run: Run)
         assert run(ingest, "--store", first, "--warehouse", warehouse).code == 0
         ended = run(ingest, "--store", second, "--warehouse", warehouse)
         assert (ended.code, ended.error.count("\n")) == (2, 1), ended
-        assert told in ended.error
+        assert reason in ended.error
     assert run(ingest, "--store", store, "--warehouse", tmp_path / "numbered.jsonl_store", "--new-epoch").code == 0
 
 
@@ -199,8 +199,8 @@ def test_a_line_with_a_position_in_a_log_without_is_quarantined(tmp_path: Path) 
         write(tmp_path / name / "log.jsonl", lines)
         ingest.main(["--store", str(tmp_path / name), "--warehouse", str(tmp_path / f"{name}_w")])
         reasons = {row["offset"]: row["reason"] for row in rows_of(tmp_path / f"{name}_w", "quarantine")}
-        told = "queue_id is given, but the log's first messages have none" if name == "numbered" else "no queue_id"
-        assert reasons[1_102] == told
+        reason = "queue_id is given, but the log's first messages have none" if name == "numbered" else "no queue_id"
+        assert reasons[1_102] == reason
         assert len(list(rows_of(tmp_path / f"{name}_w", "commitlog", "topic"))) == 1
 
 
@@ -236,8 +236,8 @@ def test_the_dashboards_message_with_its_body_as_a_text(tmp_path: Path) -> None:
     write(tmp_path / "log.jsonl", [view])
     ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w")])
     (row,) = rows_of(tmp_path / "w", "commitlog")
-    found = {name: row[name] for name in ("queue_id", "queue_offset", "commitlog_offset", "store_size", "born_host")}
-    assert found == {
+    fields = {name: row[name] for name in ("queue_id", "queue_offset", "commitlog_offset", "store_size", "born_host")}
+    assert fields == {
         "queue_id": 3, "queue_offset": 5, "commitlog_offset": 1_000, "store_size": 200, "born_host": "10.0.0.7:5000",
     }  # fmt: skip
     assert (row["properties"], row["body"]) == ({"KEYS": "k", "price": "1.5"}, "你好".encode())
@@ -245,7 +245,7 @@ def test_the_dashboards_message_with_its_body_as_a_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reason"),
     [
         ({"Topic": "T", "time": TIME}, "no topic: rename Topic"),
         ({"topic": "T", "time": TIME // 1000}, "store_timestamp is in seconds"),
@@ -254,12 +254,12 @@ def test_the_dashboards_message_with_its_body_as_a_text(tmp_path: Path) -> None:
         ({"topic": "T", "time": TIME, "sysFlag": "0"}, "sysFlag is not a whole number of 32 bits"),
     ],
 )
-def test_one_wrong_field_is_told_at_once(tmp_path: Path, run: Run, line: dict[str, Any], told: str) -> None:
+def test_one_wrong_field_is_told_at_once(tmp_path: Path, run: Run, line: dict[str, Any], reason: str) -> None:
     count = message_log.FIRST_LINES + 500
     write(tmp_path / "log.jsonl", [line] * count)
     ended = run(nightly, "--store", tmp_path / "log.jsonl", "--warehouse", tmp_path / "w")
     assert (ended.code, ended.out, ended.error.count("\n")) == (2, "", 1)
-    assert f"log.jsonl: none of its first 1,000 lines is a message: {told}" in ended.error
+    assert f"log.jsonl: none of its first 1,000 lines is a message: {reason}" in ended.error
     write(tmp_path / "log.jsonl", [message(0), *[line] * count])
     ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w")])
     assert len(list(rows_of(tmp_path / "w", "quarantine", "offset"))) == count

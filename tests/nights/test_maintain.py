@@ -228,10 +228,10 @@ def test_a_dry_run_changes_nothing_and_says_what_would_be_removed(shop: Shop, op
         return {path: path.read_bytes() for path in (shop.folder / "w").rglob("*") if path.is_file()}
 
     before = files()
-    told = shop.maintain(*options, "--dry-run")
-    assert (told.code, files() == before) == (0, True)
+    ended = shop.maintain(*options, "--dry-run")
+    assert (ended.code, files() == before) == (0, True)
     done = shop.maintain(*options).out
-    assert [line for line in told.out.splitlines() if "--dry-run" not in line] == [
+    assert [line for line in ended.out.splitlines() if "--dry-run" not in line] == [
         line.replace(" removed", " would be removed").replace(" deleted", " would be deleted")
         for line in done.splitlines()
     ]
@@ -256,18 +256,18 @@ def test_old_nights_go_but_for_those_that_the_broker_still_has(shop: Shop) -> No
 
 @pytest.mark.parametrize("option", ["--keep-bodies", "--keep-days"])
 def test_what_steps_prepared_is_as_old_as_the_night_that_they_prepared(run: Run, tmp_path: Path, option: str) -> None:
-    shop, of_steps = Shop(run, tmp_path), ("--warehouse", tmp_path / "steps")
-    given = (*of_steps, "--broker-config", tmp_path / "broker.conf")
+    shop, where = Shop(run, tmp_path), ("--warehouse", tmp_path / "steps")
+    given = (*where, "--broker-config", tmp_path / "broker.conf")
     for _ in range(5):
         assert shop.night().code == 0
         ends = [
             shop.maintain(option, 0),
             run(ingest, *given, "--store", tmp_path / "store"),
-            run(maintain, *of_steps, option, 0),
+            run(maintain, *where, option, 0),
             run(register, *given, "--subscriptions", tmp_path / "events.yaml"),
             run(dispatch, *given),
             run(deliver, *given),
-            run(maintain, *of_steps, option, 0),
+            run(maintain, *where, option, 0),
         ]
         assert [ended.code for ended in ends] == [0] * len(ends), ends
         assert differing(without_runs(tmp_path / "steps"), without_runs(tmp_path / "w")) == []
@@ -298,7 +298,7 @@ def test_every_question_has_an_answer_when_all_messages_of_a_topic_are_gone(run:
         shop.night()
     assert shop.maintain("--keep-days", 0).code == 0
     assert {row["topic"] for row in shop.rows("commitlog")} == {"T"}
-    of_group = ("--group", "old", "--topic", "Old")
+    group = ("--group", "old", "--topic", "Old")
     for job, *more in (
         (advise,),
         (lag,),
@@ -306,8 +306,8 @@ def test_every_question_has_an_answer_when_all_messages_of_a_topic_are_gone(run:
         (inconsistency,),
         (report, "--output", tmp_path / "page.html"),
         (audit,),
-        (what_if, *of_group, "--tags", "b"),
-        (pulls, *of_group),
+        (what_if, *group, "--tags", "b"),
+        (pulls, *group),
         (export, "deliveries", "--output", tmp_path / "d"),
     ):
         ended = run(job, "--warehouse", tmp_path / "w", *more)
@@ -344,26 +344,26 @@ def test_days_that_are_all_kept(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "told"), [(LAYOUT + 1, "a newer mqsieve"), (UPGRADED_LAYOUT - 1, "an older mqsieve")]
+    ("layout", "writer"), [(LAYOUT + 1, "a newer mqsieve"), (UPGRADED_LAYOUT - 1, "an older mqsieve")]
 )
 @pytest.mark.parametrize("table", ["run_ledger", "consumequeue"])
-def test_tables_of_another_layout_are_refused(run: Run, copied: Path, layout: int, told: str, table: str) -> None:
+def test_tables_of_another_layout_are_refused(run: Run, copied: Path, layout: int, writer: str, table: str) -> None:
     description = Warehouse.at(str(copied)).log(TABLES[1]).table.comment
     DeltaTable(str(copied / table)).alter.set_table_description(f"{description} (mqsieve layout {layout})")
     for ended in (run(nightly, *living(4, copied)), run(maintain, "--warehouse", copied)):
         assert (ended.code, ended.error.count("\n")) == (2, 1)
-        assert f"was written by {told} (layout {layout}): " in ended.error
+        assert f"was written by {writer} (layout {layout}): " in ended.error
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--keep-days", "-1"), "not a number of days"),
         (("--rebuild", "--keep-days", "1"), "--rebuild takes no --keep-days"),
         (("--broker", "nobody"), "the warehouse has no broker nobody"),
     ],
 )
-def test_usage(run: Run, copied: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_usage(run: Run, copied: Path, arguments: tuple[str, ...], message: str) -> None:
     ended = run(maintain, "--warehouse", copied, *arguments)
     assert (ended.code, ended.error.count("\n")) == (2, 1)
-    assert told in ended.error
+    assert message in ended.error

@@ -50,9 +50,9 @@ def test_parquet_and_an_export_make_the_commitlog_of_the_store(
         made = tmp_path / log.replace(".", "_")
         broker = ("--broker-config", str(capture("small") / "broker.conf"))
         ingest.main(["--store", str(tmp_path / log), "--warehouse", str(made), *broker])
-        found, expected = without_runs(made), without_runs(warehouse)
-        assert differing(found, {"commitlog": expected["commitlog"]}) == []
-        assert not found["quarantine"]
+        tables, expected = without_runs(made), without_runs(warehouse)
+        assert differing(tables, {"commitlog": expected["commitlog"]}) == []
+        assert not tables["quarantine"]
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_bodies_are_checked_and_left_out_by_choice(tmp_path: Path, bodies: str, 
     numbered.append(line | {"queue_offset": 2, "commitlog_offset": 2, "body": b"wrong".hex(), "body_crc": 7})
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, numbered)))
     ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w"), "--bodies", bodies])
-    found = list(rows_of(tmp_path / "w", "commitlog", "body", "body_crc", "body_is_damaged"))
-    assert [row["body_is_damaged"] for row in found] == [False, False, True]
-    assert {row["body"] for row in found} == kept
+    rows = list(rows_of(tmp_path / "w", "commitlog", "body", "body_crc", "body_is_damaged"))
+    assert [row["body_is_damaged"] for row in rows] == [False, False, True]
+    assert {row["body"] for row in rows} == kept
     crc = zlib.crc32(b"right") & 0x7FFFFFFF
-    assert [row["body_crc"] for row in found] == [crc, crc, 7]
+    assert [row["body_crc"] for row in rows] == [crc, crc, 7]
 
 
 def test_damaged_bodies_need_attention(tmp_path: Path, run: Run) -> None:
@@ -138,8 +138,8 @@ def test_a_store_goes_on_where_a_message_log_of_it_ended(tmp_path: Path) -> None
             nightly.main(["--store", str(each), *given])
             export.main(["commitlog", *given, "--output", str(exported)])
     assert list(rows_of(tmp_path / "w", "quarantine")) == []
-    found = sorted(row["queue_offset"] for row in rows_of(tmp_path / "w", "consumequeue"))
-    assert found == list(range(9))
+    queue_offsets = sorted(row["queue_offset"] for row in rows_of(tmp_path / "w", "consumequeue"))
+    assert queue_offsets == list(range(9))
 
 
 def steps_on(log: Path, warehouse: Path, *jobs: ModuleType) -> None:
@@ -163,8 +163,8 @@ def test_steps_find_messages_between_those_that_they_had(tmp_path: Path, between
         log.write_text("\n".join(json.dumps(GOOD | {"commitlog_offset": i, "queue_offset": i}) for i in offsets))
         steps_on(log, warehouse, *jobs)
     for table in ("consumequeue", "deliveries"):
-        found = [row["queue_offset"] for row in rows_of(warehouse, table, "queue_offset")]
-        assert sorted(found) == [0, 1, 2, 4, 5, 7, 8, 9, 10], table
+        queue_offsets = [row["queue_offset"] for row in rows_of(warehouse, table, "queue_offset")]
+        assert sorted(queue_offsets) == [0, 1, 2, 4, 5, 7, 8, 9, 10], table
     steps_on(log, warehouse, dispatch, deliver)
     assert len(list(rows_of(warehouse, "deliveries", "queue_offset"))) == 9
 
@@ -347,8 +347,8 @@ def test_a_log_in_parts_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.M
             expected[message["commitlog_offset"]] = at
     for _ in range(2):
         ingest.main(["--store", str(log), "--warehouse", str(tmp_path / "w")])
-        found = rows_of(tmp_path / "w", "commitlog", "commitlog_offset", "queue_offset")
-        assert sorted(tuple(row.values()) for row in found) == sorted(expected.items())
+        rows = rows_of(tmp_path / "w", "commitlog", "commitlog_offset", "queue_offset")
+        assert sorted(tuple(row.values()) for row in rows) == sorted(expected.items())
         quarantined = rows_of(tmp_path / "w", "quarantine", "source_file", "offset", "reason")
         assert sorted(tuple(row.values()) for row in quarantined) == sorted(rejected)
 
@@ -361,8 +361,8 @@ def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(tmp_path: 
     subscriptions = ("--subscriptions", str(tmp_path / "log.jsonl"))
     for _ in range(2):
         nightly.main(["--store", str(tmp_path / "log"), *subscriptions, "--warehouse", str(tmp_path / "w")])
-    found = [(row["source_file"], row["offset"], row["bytes"]) for row in rows_of(tmp_path / "w", "quarantine")]
-    assert sorted(found) == [("log.jsonl", 2, b"no message"), ("log.jsonl (subscriptions)", 3, b"no event")]
+    quarantine = [(row["source_file"], row["offset"], row["bytes"]) for row in rows_of(tmp_path / "w", "quarantine")]
+    assert sorted(quarantine) == [("log.jsonl", 2, b"no message"), ("log.jsonl (subscriptions)", 3, b"no event")]
 
 
 def test_a_bad_line_of_a_log_that_grows_keeps_the_run_that_first_read_it(tmp_path: Path) -> None:
@@ -394,8 +394,8 @@ def test_one_absurd_time_does_not_keep_later_events_out(tmp_path: Path) -> None:
             file.write(json.dumps(event | {"expression": "*", "consume_from": "first"}) + "\n")
         nightly.main(given)
     delivered = rows_of(tmp_path / "w", "deliveries", "consumer_group", "queue_offset")
-    found = sorted((row["consumer_group"], row["queue_offset"]) for row in delivered)
-    assert found == [("g", 0), ("g", 2), ("h", 0), ("h", 2)]
+    places = sorted((row["consumer_group"], row["queue_offset"]) for row in delivered)
+    assert places == [("g", 0), ("g", 2), ("h", 0), ("h", 2)]
 
 
 @pytest.mark.parametrize(("field", "name"), [("tags", "TAGS"), ("keys", "KEYS")])
@@ -413,8 +413,8 @@ def test_a_bad_line_is_told_once_with_any_name_of_its_file(tmp_path: Path, name:
     for count in (2, 3):
         (tmp_path / name).write_text("\n".join(lines[:count]))
         ingest.main(["--store", str(tmp_path / name), "--warehouse", str(tmp_path / "w")])
-    found = rows_of(tmp_path / "w", "quarantine", "source_file", "offset", "bytes")
-    assert [tuple(row.values()) for row in found] == [(name, 2, b"bad")]
+    quarantine = rows_of(tmp_path / "w", "quarantine", "source_file", "offset", "bytes")
+    assert [tuple(row.values()) for row in quarantine] == [(name, 2, b"bad")]
     assert len(list(rows_of(tmp_path / "w", "commitlog", "topic"))) == 2
 
 
@@ -446,14 +446,14 @@ def test_times_of_a_parquet_log_may_be_timestamps(tmp_path: Path) -> None:
 def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     columns = {name: [value] for name, value in GOOD.items()}
     pq.write_table(pa.table(columns | {"properties": [{"price": "5"}]}), tmp_path / "log.parquet")
-    told = "column properties has the type struct<price: string>, not map<string, string>; docs/MESSAGE_LOG.md shows"
-    with pytest.raises(CommitLogError, match=told):
+    message = "column properties has the type struct<price: string>, not map<string, string>; docs/MESSAGE_LOG.md shows"
+    with pytest.raises(CommitLogError, match=message):
         message_log.files(tmp_path)
     other = {"Topic": "topic", "Store_Timestamp": "store_timestamp"}
     renamed = {next((new for new, old in other.items() if old == name), name): columns[name] for name in columns}
     pq.write_table(pa.table(renamed), tmp_path / "log.parquet")
-    told = "no column topic, store_timestamp, which every message needs: rename Topic, Store_Timestamp"
-    with pytest.raises(CommitLogError, match=told):
+    message = "no column topic, store_timestamp, which every message needs: rename Topic, Store_Timestamp"
+    with pytest.raises(CommitLogError, match=message):
         message_log.files(tmp_path)
     (tmp_path / "log.jsonl").touch()
     with pytest.raises(CommitLogError, match="mixes"):

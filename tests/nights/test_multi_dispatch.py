@@ -15,7 +15,7 @@ from jobs import deliver as deliver_job
 from schemas.rocketmq_store.queue_files import ENTRY
 from tests.broker_log import BROKER_CONF, EVERY, FIRST_TIME, BrokerLog
 from tests.captures import capture, rows
-from tests.nights.commands import Run, received, rows_of, told
+from tests.nights.commands import Run, delivered, received, rows_of
 from tests.nights.growing_broker import BEFORE, event
 from tests.records import record
 
@@ -41,12 +41,12 @@ def test_what_a_real_broker_returned(name: str, run: Run, tmp_path: Path) -> Non
     config = f"{BROKER_CONF}enableMultiDispatch=true\nenableLmq=true\n"
     assert run(nightly, "--store", store, "--warehouse", tmp_path / "w", *given(tmp_path, both, config)).code == 0
     keys = {row["commitlog_offset"]: row["keys"] for row in rows_of(tmp_path / "w", "commitlog")}
-    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    keys_by_place: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for row in rows_of(tmp_path / "w", "deliveries"):
         place = (row["topic"], row["consumer_group"])
-        found.setdefault(place, []).append((row["queue_offset"], keys[row["commitlog_offset"]]))
+        keys_by_place.setdefault(place, []).append((row["queue_offset"], keys[row["commitlog_offset"]]))
     pulled = {(row["topic"], ASKED[row["asked"]]): row["keys"] for row in rows("lmq", f"{name}/pulls")}
-    assert {place: [key for _, key in sorted(messages)] for place, messages in found.items()} == pulled
+    assert {place: [key for _, key in sorted(messages)] for place, messages in keys_by_place.items()} == pulled
     offsets = [row for row in rows_of(tmp_path / "w", "current_offsets") if row["topic"] == "%LMQ%x"]
     assert {row["queue_end"] for row in offsets} == {len(pulled["%LMQ%x", "all"])}
     committed = {row["committed"] for row in offsets if row["consumer_group"] == "cg_lmq"}
@@ -59,17 +59,17 @@ def test_the_entries_are_those_of_the_broker(name: str, run: Run, tmp_path: Path
     config = capture("multi_dispatch") / "broker.conf"
     more = ("--broker-config", config, "--rocketmq-version", name.partition("_")[0])
     assert run(nightly, "--store", store, "--warehouse", tmp_path / "w", *more).code == 0
-    found: dict[str, list[tuple[int, int, int]]] = {}
+    entries_by_queue: dict[str, list[tuple[int, int, int]]] = {}
     for row in sorted(rows_of(tmp_path / "w", "consumequeue"), key=lambda row: row["queue_offset"]):
         queue = f"{row['topic']}/{row['queue_id']}"
-        found.setdefault(queue, []).append((row["commitlog_offset"], row["size"], row["tags_code"]))
+        entries_by_queue.setdefault(queue, []).append((row["commitlog_offset"], row["size"], row["tags_code"]))
     files = (store / "consumequeue").rglob("%LMQ%*/**/00000000000000000000")
     on_disk = {}
     for file in files:
         entries = np.fromfile(file, ENTRY)
         on_disk[str(file.parent.relative_to(store / "consumequeue"))] = entries[entries["size"] > 0].tolist()
     assert on_disk
-    assert {queue: entries for queue, entries in found.items() if queue.startswith("%LMQ%")} == on_disk
+    assert {queue: entries for queue, entries in entries_by_queue.items() if queue.startswith("%LMQ%")} == on_disk
 
 
 def lmq_log(nights: int) -> list[BrokerLog]:
@@ -91,7 +91,7 @@ def lmq_log(nights: int) -> list[BrokerLog]:
     return grown
 
 
-def of_lmqs(warehouse: Path) -> Sequence[dict[str, Any]]:
+def lmq_entries(warehouse: Path) -> Sequence[dict[str, Any]]:
     return [
         {name: value for name, value in row.items() if name != "run"}
         for row in rows_of(warehouse, "consumequeue")
@@ -111,13 +111,13 @@ def test_nights_and_steps_make_the_entries_of_one_night(run: Run, tmp_path: Path
     assert run(register, *steps, *more).code == 0
     assert run(dispatch, *steps).code == 0
     assert run(deliver_job, *steps).code == 0
-    entries = of_lmqs(tmp_path / "one")
+    entries = lmq_entries(tmp_path / "one")
     assert [row["queue_offset"] for row in entries] == list(range(9))
     for name in ("nights", "steps"):
-        assert of_lmqs(tmp_path / name) == entries, name
-        assert told(tmp_path / name) == told(tmp_path / "one"), name
+        assert lmq_entries(tmp_path / name) == entries, name
+        assert delivered(tmp_path / name) == delivered(tmp_path / "one"), name
     assert run(nightly, *store, "--warehouse", tmp_path / "nights", *more, "--redo-from", 0).code == 0
-    assert of_lmqs(tmp_path / "nights") == entries
+    assert lmq_entries(tmp_path / "nights") == entries
     assert received(tmp_path / "nights", "all") == list(range(9))
     assert received(tmp_path / "nights", "tag_a") == [0, 1, 2, 6, 7, 8]
     assert received(tmp_path / "nights", "eu") == [0, 2, 3, 5, 6, 8]
@@ -182,7 +182,7 @@ def test_a_message_that_is_repaired_later(run: Run, tmp_path: Path) -> None:
     log.write(tmp_path / "store")
     assert run(nightly, *night, *given(tmp_path)).code == 0
     assert received(tmp_path / "w", "all") == list(range(6))
-    assert sorted(row["queue_offset"] for row in of_lmqs(tmp_path / "w")) == list(range(6))
+    assert sorted(row["queue_offset"] for row in lmq_entries(tmp_path / "w")) == list(range(6))
     warehouse = ("--warehouse", tmp_path / "w")
     assert run(audit, *warehouse, "--all").code == 0
     next((tmp_path / "w" / "delivery_blocks").rglob("*.parquet")).unlink()
@@ -200,8 +200,8 @@ def test_an_empty_body_in_an_lmq_is_uncertain_for_older_clients(run: Run, tmp_pa
     stats = [row for row in rows_of(tmp_path / "w", "delivery_stats") if row["consumer_group"] == "all"]
     assert sum(row["uncertain"] for row in stats) == 3
     place = ("--topic", "%LMQ%x", "--queue", 0, "--offset", 2, "--group", "all")
-    found = " ".join(run(explain, "--warehouse", tmp_path / "w", *place).out.split())
-    assert "offset 1, which may have been in the same pull, has no body" in found
+    answer = " ".join(run(explain, "--warehouse", tmp_path / "w", *place).out.split())
+    assert "offset 1, which may have been in the same pull, has no body" in answer
 
 
 def test_a_reset_by_time_of_an_lmq(run: Run, tmp_path: Path) -> None:

@@ -33,13 +33,13 @@ def test_a_message_counts_once_if_row_groups_overlap(tmp_path: Path) -> None:
     opened = Warehouse.at(str(tmp_path / "w"))
     (file,) = opened.files(COMMITLOG, BROKER)
     with open_data_file(COMMITLOG, opened.log(COMMITLOG).storage, file.path) as data:
-        found_bounds = [group.column(0).statistics for group in data.row_groups]  # of commitlog_offset
-    bounds = [(each.min, each.max + 1) for each in found_bounds]
+        statistics = [group.column(0).statistics for group in data.row_groups]  # of commitlog_offset
+    bounds = [(each.min, each.max + 1) for each in statistics]
     assert any(before[1] > after[0] for before, after in pairwise(bounds))
-    found = newest_messages(opened, BROKER, {topic: [KEY] for topic in TOPICS})
+    newest = newest_messages(opened, BROKER, {topic: [KEY] for topic in TOPICS})
     for number, topic in enumerate(TOPICS):
-        keys = found[topic].properties[KEY].text_of_each().to_pylist()
-        assert found[topic].count == len(keys) == count // len(TOPICS)
+        keys = newest[topic].properties[KEY].text_of_each().to_pylist()
+        assert newest[topic].count == len(keys) == count // len(TOPICS)
         assert keys == [f"7F00000100015EED0000{each:012X}" for each in range(number, count, len(TOPICS))]
 
 
@@ -50,10 +50,10 @@ def test_older_messages_are_left_out_before_a_column_is_full(tmp_path: Path, mon
         _night(tmp_path)
     wanted = {topic: [KEY] for topic in TOPICS}
     opened = Warehouse.at(str(tmp_path / "w"))
-    assert sum(found.count for found in newest_messages(opened, BROKER, wanted).values()) == 200
+    assert sum(topic_messages.count for topic_messages in newest_messages(opened, BROKER, wanted).values()) == 200
     monkeypatch.setattr("schemas.messages.newest_messages.MOST_TEXT", 150 * len("7F00000100015EED0000000000000000"))
     newest = newest_messages(opened, BROKER, wanted)
-    assert sum(found.count for found in newest.values()) == 100
+    assert sum(topic_messages.count for topic_messages in newest.values()) == 100
     assert newest[TOPICS[1]].properties[KEY].text_of_each()[-1].as_py().endswith(f"{199:012X}")
 
 

@@ -73,8 +73,8 @@ def test_groups_of_which_the_subscriptions_say_that_they_broadcast(run: Run, sto
     assert summary(run, store, groups) == [f"not replayed: {broadcasting}, of {named}"]
     assert {row["consumer_group"] for row in rows_of(store.parent / "w", "subscriptions")} == {"cg_paid"}
     assert "cg_all" not in run(lag, "--warehouse", store.parent / "w").out
-    of_group = run(explain, "--warehouse", store.parent / "w", "--message", "ord-1", "--group", "cg_all")
-    assert (of_group.code, f"cg_all is not replayed: it is {broadcasting}" in of_group.error) == (2, True)
+    ended = run(explain, "--warehouse", store.parent / "w", "--message", "ord-1", "--group", "cg_all")
+    assert (ended.code, f"cg_all is not replayed: it is {broadcasting}" in ended.error) == (2, True)
     later = [f"not replayed: {broadcasting}, of {named}"]
     write(store, "commitlog/00000000000000000000", log_of(ORDER, ORDER))
     out = run(nightly, "--store", store, "--warehouse", store.parent / "w").out

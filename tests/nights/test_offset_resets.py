@@ -105,7 +105,7 @@ def test_explain_shows_the_subscription_of_the_second_pull(broker: GrowingBroker
     assert (code, other in out) == (0, True)
 
 
-def told(broker: GrowingBroker, offset: int) -> str:
+def outcome_and_reason(broker: GrowingBroker, offset: int) -> str:
     """The first lines of the explanation of a message: the outcome and the reason."""
     place = ("--group", "cg", "--topic", "T", "--queue", "0", "--offset", offset)
     lines = broker.run(explain, "--warehouse", broker.folder / "w", *place).out.splitlines()
@@ -120,30 +120,33 @@ def test_explain_says_which_messages_a_reset_jumped_over(broker: GrowingBroker) 
     """Whether the filter would have matched them or not."""
     events = [register(BEFORE), leave(after(2)), reset(after(7), 6)]
     broker.night([*events, register(after(8), "n IN ('0','1','4','6')")])
-    assert [told(broker, offset) for offset in range(2, 6)] == [MOVED] * 4
-    assert told(broker, 7) == NO_MATCH
+    assert [outcome_and_reason(broker, offset) for offset in range(2, 6)] == [MOVED] * 4
+    assert outcome_and_reason(broker, 7) == NO_MATCH
 
 
 def test_a_first_night_with_a_reset_forwards_has_no_later_beginning(broker: GrowingBroker) -> None:
     """The group came late, and pulled from the first message on."""
     other = "n = '99'"
     broker.night([register(after(3), other), leave(after(4)), reset(after(7), 8), register(after(9), other)])
-    assert [told(broker, offset) for offset in (0, 2)] == [NO_MATCH] * 2
-    assert [told(broker, offset) for offset in (4, 7)] == [MOVED] * 2
+    assert [outcome_and_reason(broker, offset) for offset in (0, 2)] == [NO_MATCH] * 2
+    assert [outcome_and_reason(broker, offset) for offset in (4, 7)] == [MOVED] * 2
 
 
 def test_a_group_that_was_reset_before_it_first_came_began_there(broker: GrowingBroker) -> None:
     other = "n = '99'"
     events = [reset(BEFORE, 2), register(after(3), other), leave(after(4)), reset(after(7), 8)]
     broker.night([*events, register(after(9), other)])
-    assert told(broker, 1) == "never asked for, because     the group first came later, and began at a later message"
-    assert (told(broker, 2), told(broker, 5)) == (NO_MATCH, MOVED)
+    assert (
+        outcome_and_reason(broker, 1)
+        == "never asked for, because     the group first came later, and began at a later message"
+    )
+    assert (outcome_and_reason(broker, 2), outcome_and_reason(broker, 5)) == (NO_MATCH, MOVED)
 
 
 def test_what_was_jumped_over_is_pulled_after_a_reset_backwards(broker: GrowingBroker) -> None:
     events = [register(BEFORE), leave(after(2)), reset(after(5), 6), register(after(6), "n = '3'"), reset(after(8), 1)]
     broker.night(events)
-    assert [told(broker, offset).split(",")[0] for offset in (2, 3)] == ["not delivered", "delivered"]
+    assert [outcome_and_reason(broker, offset).split(",")[0] for offset in (2, 3)] == ["not delivered", "delivered"]
 
 
 def test_the_last_of_several_deliveries_is_explained_after_maintenance(broker: GrowingBroker) -> None:
@@ -269,8 +272,8 @@ def test_explain_knows_the_reset(broker: GrowingBroker) -> None:
     broker.night([register(BEFORE, "n = '9'"), by_time(after(8), stored(3)), register(after(8) + 1, "n = '1'")])
     place = ("--topic", "T", "--queue", 0, "--group", "cg", "--json", "--warehouse", broker.folder / "w")
     for offset in (2, 5):
-        told = json.loads(broker.run(explain, *place, "--offset", offset).out)
-        assert told["outcome"].startswith("STOPPED")
+        answer = json.loads(broker.run(explain, *place, "--offset", offset).out)
+        assert answer["outcome"].startswith("STOPPED")
     assert broker.passes_audits()
 
 

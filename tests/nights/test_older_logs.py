@@ -37,6 +37,6 @@ def test_messages_stored_while_a_store_was_copied_are_filtered_as_of_their_time(
         night(broker, "w", events, COPIED if last == 10 else last)
         night(broker, "whole", events, last)
         broker.grow()
-    found, expected = (without_runs(broker.folder / name)["deliveries"] for name in ("w", "whole"))
-    assert found == expected
+    deliveries, expected = (without_runs(broker.folder / name)["deliveries"] for name in ("w", "whole"))
+    assert deliveries == expected
     assert broker.passes_audits()

@@ -48,8 +48,8 @@ def test_columns_that_could_not_be_null(tmp_path: Path) -> None:
 
 def test_a_question_before_the_next_night(run: Run, older: Path) -> None:
     ended = run(lag, "--warehouse", older)
-    told = f"{older} was written by an older mqsieve (layout 2): the next nightly brings it up to date"
-    assert (ended.code, ended.error) == (2, f"mqsieve: {told}\n")
+    message = f"{older} was written by an older mqsieve (layout 2): the next nightly brings it up to date"
+    assert (ended.code, ended.error) == (2, f"mqsieve: {message}\n")
 
 
 def test_a_replay_must_be_made_again(run: Run, four_nights: Path, tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_a_replay_must_be_made_again(run: Run, four_nights: Path, tmp_path: Path
     tables = [DeltaTable(str(log.parent)) for log in (tmp_path / "r").glob("*/_delta_log")]
     for table in tables:
         table.alter.set_table_description(f"(mqsieve layout {UPGRADED_LAYOUT})")
-    told = f"{tmp_path / 'r'} was written by an older mqsieve (layout 2): run replay again, into another folder"
-    assert run(lag, "--warehouse", tmp_path / "r").error == f"mqsieve: {told}\n"
+    message = f"{tmp_path / 'r'} was written by an older mqsieve (layout 2): run replay again, into another folder"
+    assert run(lag, "--warehouse", tmp_path / "r").error == f"mqsieve: {message}\n"
     versions = [table.version() for table in tables]
-    assert run(nightly, *living(NIGHTS[0], tmp_path / "r")).error == f"mqsieve: {told}\n"
+    assert run(nightly, *living(NIGHTS[0], tmp_path / "r")).error == f"mqsieve: {message}\n"
     assert [DeltaTable(table.table_uri).version() for table in tables] == versions
 
 

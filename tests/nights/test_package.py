@@ -167,11 +167,11 @@ def test_a_night(environment: Environment, replayed: Replayed, tmp_path: Path, m
     assert code == 0, error
     assert ("on Spark's workers" in out) == bool(master)
     columns = ("consumer_group", "topic", "queue_id", "queue_offset", "outcome")
-    of_package, of_repository = (
+    by_package, by_repository = (
         sorted(tuple(row.values()) for row in rows_of(warehouse, "deliveries", *columns))
         for warehouse in (tmp_path / "w", replayed("small"))
     )
-    assert of_package == of_repository
+    assert by_package == by_repository
 
 
 def test_the_version_and_the_changelog_agree() -> None:

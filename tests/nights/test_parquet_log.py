@@ -37,13 +37,13 @@ def ingested(log: Path, warehouse: Path) -> None:
 
 
 def messages_in(warehouse: Path) -> list[tuple[int, int, str | None]]:
-    found = rows_of(warehouse, "commitlog", "commitlog_offset", "store_timestamp", "tags")
-    return sorted(tuple(row.values()) for row in found)
+    rows = rows_of(warehouse, "commitlog", "commitlog_offset", "store_timestamp", "tags")
+    return sorted(tuple(row.values()) for row in rows)
 
 
 def rejected_in(warehouse: Path) -> list[tuple[str, int, str]]:
-    found = rows_of(warehouse, "quarantine", "source_file", "offset", "reason")
-    return sorted(tuple(row.values()) for row in found)
+    quarantine = rows_of(warehouse, "quarantine", "source_file", "offset", "reason")
+    return sorted(tuple(row.values()) for row in quarantine)
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
@@ -84,17 +84,17 @@ def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "told"),
+    ("name", "values", "message"),
     [
         ("body", pa.array([5]), "column body has the type int64, not binary"),
         ("flag", pa.array([b"5"]), "column flag has the type binary, not int"),
     ],
 )
 def test_types_that_cannot_be_read_are_named_with_their_column(
-    tmp_path: Path, name: str, values: pa.Array, told: str
+    tmp_path: Path, name: str, values: pa.Array, message: str
 ) -> None:
     pq.write_table(pa.table(columns_of(1) | {name: values}), tmp_path / "log.parquet")
-    with pytest.raises(CommitLogError, match=f"log.parquet: {told}"):
+    with pytest.raises(CommitLogError, match=f"log.parquet: {message}"):
         message_log.files(tmp_path / "log.parquet")
 
 
@@ -201,8 +201,8 @@ def test_a_rejected_row_is_kept_as_json(tmp_path: Path) -> None:
     ]
     first, second = sorted(rows_of(tmp_path / "w", "quarantine", "offset", "bytes"), key=itemgetter("offset"))
     whole = {"body": "/w==", "other": [1], "properties": {"p": "\u00e9"}, "at": "2026-11-21 05:05:13.466000"}
-    found = json.loads(first["bytes"])
-    assert {name: found[name] for name in whole} == whole
+    fields = json.loads(first["bytes"])
+    assert {name: fields[name] for name in whole} == whole
     assert json.loads(second["bytes"])["other"] == []
     assert "body" not in json.loads(second["bytes"])
 

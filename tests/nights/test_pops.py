@@ -65,44 +65,44 @@ def popped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @cache
 def received(nights: tuple[int, ...] = NIGHTS, name: str = DEV) -> Counter[Delivery]:
     """Group, topic, queue, offset, time of the pop and night of each message that a client received."""
-    found: Counter[Delivery] = Counter()
+    counts: Counter[Delivery] = Counter()
     for row in rows(name, "live"):
         seen = min(number for number in nights if number >= row["night"])
-        found[row["group"], row["topic"], row["queueId"], row["queueOffset"], row["popTime"], seen] += 1
-    return found
+        counts[row["group"], row["topic"], row["queueId"], row["queueOffset"], row["popTime"], seen] += 1
+    return counts
 
 
 def delivered(warehouse: Path, nights: tuple[int, ...] = NIGHTS) -> Counter[Delivery]:
     runs = sorted(row["run"] for row in rows_of(warehouse, "run_ledger", "run"))
     night_of = dict(zip(runs, nights, strict=True))
-    found: Counter[Delivery] = Counter()
+    counts: Counter[Delivery] = Counter()
     for row in rows_of(warehouse, "deliveries"):
         if row["outcome"] == "DELIVERED":
             place = row["topic"], row["queue_id"], row["queue_offset"]
-            found[row["consumer_group"], *place, row["available_at"], night_of[row["run"]]] += 1
-    return found
+            counts[row["consumer_group"], *place, row["available_at"], night_of[row["run"]]] += 1
+    return counts
 
 
-def deviations(found: Counter[Delivery], expected: Counter[Delivery]) -> Counter[str]:
-    wrong = (found - expected) + (expected - found)
+def deviations(deliveries: Counter[Delivery], expected: Counter[Delivery]) -> Counter[str]:
+    wrong = (deliveries - expected) + (expected - deliveries)
     return Counter(key[0] for key in wrong.elements() if key[0] not in IN_ORDER | {OPEN})
 
 
 def test_the_summary_says_what_became_of_the_pops(popped: Path) -> None:
     facts = open_facts(Warehouse.at(str(popped)))
-    found = pops_of(facts, facts.last.run)
+    all_pops = pops_of(facts, facts.last.run)
     live = [row for row in rows("pop_dev", "live") if row["night"] == 4 and row["group"] not in IN_ORDER]
-    of_clients = Counter((row["group"], row["topic"]) for row in live)
+    received_by_clients = Counter((row["group"], row["topic"]) for row in live)
     again = Counter((row["group"], row["topic"]) for row in live if row["attempt"] > 1)
-    for key, pops in found.items():
-        assert pops.popped - pops.dropped_by_tags - pops.dead == of_clients[key] or key[0] == OPEN, key
+    for key, pops in all_pops.items():
+        assert pops.popped - pops.dropped_by_tags - pops.dead == received_by_clients[key] or key[0] == OPEN, key
         assert pops.redelivered - pops.dead == again[key], key
     key = "pop_all_orders", "OrderEvents"
     taken = [row["ackedAt"] - row["popTime"] for row in live if (row["group"], row["topic"]) == key]
-    assert found[key].acknowledged == len(taken)
-    assert found[key].median_ms == pytest.approx(statistics.median(taken), abs=15)
-    assert sum(pops.dead for pops in found.values()) > 0
-    assert sum(pops.dropped_by_tags for pops in found.values()) > 0
+    assert all_pops[key].acknowledged == len(taken)
+    assert all_pops[key].median_ms == pytest.approx(statistics.median(taken), abs=15)
+    assert sum(pops.dead for pops in all_pops.values()) > 0
+    assert sum(pops.dropped_by_tags for pops in all_pops.values()) > 0
 
 
 def test_every_group_got_what_its_clients_received_night_by_night(popped: Path) -> None:
@@ -258,10 +258,10 @@ def test_each_journey_is_what_a_client_received_and_acknowledged(popped: Path) -
             life.append((row["popTime"], row["attempt"], "ackedAt" in row))
     again = [(key, sorted(life)) for key, life in expected.items() if len(life) > 1]
     for (group, unique_key), life in again[::5]:
-        for found in mqsieve.why(unique_key, group):
-            popped_at = [(step.at, step.attempt) for step in found.journey if step.attempt is not None]
+        for explanation in mqsieve.why(unique_key, group):
+            popped_at = [(step.at, step.attempt) for step in explanation.journey if step.attempt is not None]
             assert popped_at == [(at, attempt) for at, attempt, _ in life]
-            acknowledged = [step for step in found.journey if step.kind is JourneyStepKind.ACKNOWLEDGED]
+            acknowledged = [step for step in explanation.journey if step.kind is JourneyStepKind.ACKNOWLEDGED]
             assert len(acknowledged) == sum(is_acknowledged for _, _, is_acknowledged in life)
     assert len(again) > 50
 
@@ -275,11 +275,11 @@ def test_explain_of_a_group_one_of_whose_redeliveries_is_in_no_table(popped: Pat
 
 def test_clients_that_disagree_lose_what_pops_of_others_pass_over(popped: Path, run: Run) -> None:
     ended = run(inconsistency, "--warehouse", popped, "--json")
-    found = {state["consumer_group"]: state for state in map(json.loads, ended.out.splitlines())}
+    states = {state["consumer_group"]: state for state in map(json.loads, ended.out.splitlines())}
     columns = "topic", "queue_id", "queue_offset", "store_timestamp", "properties"
     stored = [row for row in rows_of(popped, "commitlog", *columns) if row["topic"] == "OrderEvents"]
     for group in ("pop_differ_1", "pop_differ_2"):
-        state = found[group]
+        state = states[group]
         got = {(row["queueId"], row["queueOffset"]) for row in rows("pop_dev", "live") if row["group"] == group}
         since = [row for row in stored if row["store_timestamp"] >= state["valid_from"]]
         missed = [dict(row["properties"]) for row in since if (row["queue_id"], row["queue_offset"]) not in got]
@@ -378,8 +378,8 @@ def test_repeated_and_rebuilt_nights_leave_the_same_pops(popped: Path, tmp_path:
     shutil.rmtree(tmp_path / "rebuilt" / "pops")
     assert run(maintain, "--rebuild", "--warehouse", tmp_path / "rebuilt").code == 0
     for name in ("redone", "rebuilt"):
-        found = without_runs(tmp_path / name)
-        assert not [table for table in tables if found[table] != expected[table]], name
+        rows_of_tables = without_runs(tmp_path / name)
+        assert not [table for table in tables if rows_of_tables[table] != expected[table]], name
     assert run(audit, "--warehouse", tmp_path / "redone").code == 0
 
 
@@ -402,9 +402,9 @@ def _replace(store: Path, group: str, change: Callable[[bytes], bytes], mends_cr
     pattern = re.compile(rb'\{"bm":0,"bn":"broker-a","c":"%s","d":\[0\],[^}]*\}' % group.encode())
     for segment in sorted((store / "commitlog").iterdir()):
         log = bytearray(segment.read_bytes())
-        if found := pattern.search(log):
-            body, start = change(found[0]), found.start() - BODY_AT
-            log[found.start() : found.end()] = body
+        if match := pattern.search(log):
+            body, start = change(match[0]), match.start() - BODY_AT
+            log[match.start() : match.end()] = body
             if mends_crc:
                 struct.pack_into(">i", log, start + CRC_AT, zlib.crc32(body) & 0x7FFFFFFF)
             segment.write_bytes(log)
@@ -439,7 +439,7 @@ def test_a_checkpoint_that_was_altered_fails_the_audits(popped: Path, tmp_path: 
     reasons = Counter(row["reason"] for row in rows_of(tmp_path / "w", "quarantine"))
     assert reasons == {NOT_JSON: 1, DAMAGED_BODY: 1}
     (first, *_) = sorted(row["run"] for row in rows_of(popped, "run_ledger", "run"))
-    found, expected = (
+    deliveries, expected = (
         Counter(
             (row["consumer_group"], row["topic"], row["queue_id"], row["queue_offset"], row["available_at"])
             for row in rows_of(warehouse, "deliveries")
@@ -448,7 +448,7 @@ def test_a_checkpoint_that_was_altered_fails_the_audits(popped: Path, tmp_path: 
         for warehouse in (tmp_path / "w", popped)
     )
     # The first copy counts. Of the others, which cannot be read, the second does.
-    assert {key[0] for key in (found - expected) + (expected - found)} == {ALTERED}
+    assert {key[0] for key in (deliveries - expected) + (expected - deliveries)} == {ALTERED}
     ended = run(audit, "--warehouse", tmp_path / "w")
     assert ended.code == 3
     assert "error: record_agrees_with_filters: 1 of" in ended.out
@@ -477,11 +477,11 @@ def without_record(number: int, folder: Path, name: str = DEV) -> Path:
 
 def messages(deliveries: Counter[Delivery]) -> Counter[Message]:
     """Deliveries without their times, but for groups whose clients differ. Planned ones are at the store time."""
-    found: Counter[Message] = Counter()
+    counts: Counter[Message] = Counter()
     for (group, topic, queue_id, queue_offset, _, seen), count in deliveries.items():
         if group not in DIFFER:
-            found[group, topic, queue_id, queue_offset, seen] += count
-    return found
+            counts[group, topic, queue_id, queue_offset, seen] += count
+    return counts
 
 
 def test_without_the_record_the_rules_foretell_what_every_group_got(tmp_path: Path, run: Run) -> None:
@@ -516,11 +516,11 @@ def test_a_broker_without_bit_maps_and_with_other_names_of_retry_topics(tmp_path
         if is_hidden:
             given[given.index("--store") + 1] = str(without_record(number, tmp_path, PLAIN))
         nightly.main(given)
-    found, expected = delivered(tmp_path / "w"), received(name=PLAIN)
+    deliveries, expected = delivered(tmp_path / "w"), received(name=PLAIN)
     # Its client got it when the broker had no client any more, and never acknowledged it.
     left = {"pop_leaves_rush": 1}
-    assert is_hidden or deviations(found, expected) == left
-    missing, more = messages(expected) - messages(found), messages(found) - messages(expected)
+    assert is_hidden or deviations(deliveries, expected) == left
+    missing, more = messages(expected) - messages(deliveries), messages(deliveries) - messages(expected)
     assert (Counter(key[0] for key in missing.elements()), more) == (left, {})
     assert len(expected) > 8_500
 
@@ -546,10 +546,10 @@ def test_the_record_corrects_what_was_registered(tmp_path: Path) -> None:
         (tmp_path / "events.jsonl").write_text("\n".join(lines))
         given[at] = str(tmp_path / "events.jsonl")
         nightly.main(given)
-    found, expected = delivered(tmp_path / "w", (2, 4)), received((2, 4))
+    deliveries, expected = delivered(tmp_path / "w", (2, 4)), received((2, 4))
     # Tag Aa shares the hash of BB, which the requests named: the client dropped it.
-    assert deviations(found, expected) == {"pop_change_tag": 13}
-    assert {key[0] for key in expected - found} <= IN_ORDER | {OPEN}
+    assert deviations(deliveries, expected) == {"pop_change_tag": 13}
+    assert {key[0] for key in expected - deliveries} <= IN_ORDER | {OPEN}
     uncertain: Counter[str] = Counter()
     for row in rows_of(tmp_path / "w", "delivery_stats"):
         uncertain[row["consumer_group"]] += row["uncertain"]

@@ -30,8 +30,8 @@ def test_totals_are_those_of_the_real_consumer(
     replayed: Replayed, capsys: pytest.CaptureFixture[str], group: str, topic: str
 ) -> None:
     pulls.main(arguments(replayed("small"), group, topic))
-    told = capsys.readouterr().out
-    totals = re.findall(r"as configured: (\d+) pulls?, (\d+) scanned, (\d+) read, (\d+) found", told)
+    out = capsys.readouterr().out
+    totals = re.findall(r"as configured: (\d+) pulls?, (\d+) scanned, (\d+) read, (\d+) found", out)
     summed = [sum(map(int, column)) for column in zip(*totals, strict=True)]
     key = (group, topic, "wire, registered subscription")
     (delivered,) = (r for r in rows("small", "delivered") if (r["group"], r["topic"], r["mode"]) == key)
@@ -47,20 +47,20 @@ def test_totals_are_those_of_the_real_consumer(
 
 def test_every_pull_has_its_status(replayed: Replayed, capsys: pytest.CaptureFixture[str]) -> None:
     pulls.main([*arguments(replayed("small"), "cg_sql_flag_bare", "OrderEvents"), "--offset", "60"])
-    told = capsys.readouterr().out
-    assert [line for line in told.splitlines() if line.startswith("queue")] == [
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if line.startswith("queue")] == [
         "queue 0: MIN_OFFSET 0, MAX_OFFSET 82",
         "queue 1: MIN_OFFSET 0, MAX_OFFSET 59",
         "queue 2: MIN_OFFSET 0, MAX_OFFSET 67",
         "queue 3: MIN_OFFSET 0, MAX_OFFSET 100",
     ]
-    assert re.findall(r"^ +60 +(\d+) +(\d+) .* ([A-Z_]+)$", told, re.MULTILINE) == [
+    assert re.findall(r"^ +60 +(\d+) +(\d+) .* ([A-Z_]+)$", out, re.MULTILINE) == [
         ("82", "22", "NO_MATCHED_MESSAGE"),
         ("59", "0", "OFFSET_OVERFLOW_BADLY"),
         ("67", "7", "NO_MATCHED_MESSAGE"),
         ("100", "40", "NO_MATCHED_MESSAGE"),
     ]
-    assert "without bit map: 1 pull, 22 scanned, 22 read, 0 found" in told
+    assert "without bit map: 1 pull, 22 scanned, 22 read, 0 found" in out
 
 
 def test_a_queue_begins_where_the_brokers_log_does(nights: Path, run: Run) -> None:
@@ -75,8 +75,8 @@ def test_a_queue_begins_where_the_brokers_log_does(nights: Path, run: Run) -> No
         expected[int(queue.name)] = int(files[0].name) // 20 + first
     assert max(expected.values()) > 0
     given = ("--warehouse", nights / "4", "--group", "cg_expired", "--topic", "OrderEvents")
-    found = re.findall(r"^queue (\d+): MIN_OFFSET (\d+)", run(pulls, *given).out, re.MULTILINE)
-    assert {int(queue): int(offset) for queue, offset in found} == expected
+    begins = re.findall(r"^queue (\d+): MIN_OFFSET (\d+)", run(pulls, *given).out, re.MULTILINE)
+    assert {int(queue): int(offset) for queue, offset in begins} == expected
 
 
 def test_a_group_without_pulls_says_why(replayed: Replayed, tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_the_only_topic_of_a_group_need_not_be_named(replayed: Replayed, run: Ru
     given = ("--warehouse", replayed("small").location, "--group")
     assert run(pulls, *given, "cg_sql_city") == run(pulls, *given, "cg_sql_city", "--topic", "OrderEvents")
     ended = run(pulls, *given, "cg_tag_multi_topic")
-    told = "cg_tag_multi_topic subscribes to DeviceTelemetry, OrderEvents, TagLab: say which with --topic"
-    assert (ended.code, ended.error) == (2, f"mqsieve: {told}\n")
+    message = "cg_tag_multi_topic subscribes to DeviceTelemetry, OrderEvents, TagLab: say which with --topic"
+    assert (ended.code, ended.error) == (2, f"mqsieve: {message}\n")
 
 
 def test_a_batch_has_a_message(run: Run) -> None:
@@ -107,9 +107,9 @@ def test_a_batch_has_a_message(run: Run) -> None:
 def test_json_has_the_numbers_of_the_text(replayed: Replayed, run: Run) -> None:
     given = arguments(replayed("small"), "cg_sql_temp_hum", "DeviceTelemetry")
     queues = [json.loads(line) for line in run(pulls, *given, "--json").out.splitlines()]
-    told = re.findall(r"as configured: (\d+) pulls?, (\d+) scanned, (\d+) read, (\d+) found", run(pulls, *given).out)
+    numbers = re.findall(r"as configured: (\d+) pulls?, (\d+) scanned, (\d+) read, (\d+) found", run(pulls, *given).out)
     names = ("pulls", "scanned", "read", "found")
-    assert [[str(queue["as_configured"][name]) for name in names] for queue in queues] == [list(row) for row in told]
+    assert [[str(queue["as_configured"][name]) for name in names] for queue in queues] == [list(row) for row in numbers]
     assert {pull["status"] for queue in queues for pull in queue["without_bit_map"]["first"]} <= {
         "FOUND", "NO_MATCHED_MESSAGE",
     }  # fmt: skip

@@ -60,8 +60,10 @@ def _of_each(run: Run, job: Any, warehouse: Path, brokers: Sequence[str], *given
 def test_lag_has_the_rows_of_every_broker(run: Run, warehouse: Path) -> None:
     assert _rows(run, lag, "--warehouse", warehouse) == _of_each(run, lag, warehouse, ("a", "b"))
     assert _rows(run, lag, "--warehouse", warehouse, *CG) == _of_each(run, lag, warehouse, ("a", "b"), *CG)
-    of_one = ("--group", "cg_b", "--topic", "T")
-    assert _rows(run, lag, "--warehouse", warehouse, *of_one) == _of_each(run, lag, warehouse, ("b",), *of_one)
+    group_and_topic = ("--group", "cg_b", "--topic", "T")
+    assert _rows(run, lag, "--warehouse", warehouse, *group_and_topic) == _of_each(
+        run, lag, warehouse, ("b",), *group_and_topic
+    )
 
 
 def test_prometheus_has_each_metric_once(run: Run, warehouse: Path) -> None:
@@ -167,8 +169,8 @@ def test_lint_tells_a_finding_of_several_brokers_once(run: Run, differing_broker
         "4 findings: 1 error, 2 warn, 1 info",
         "a finding that names no broker is on all 2 of them",
     ]
-    of_one = run(lint, "--warehouse", differing_brokers, "--broker", "b").out.splitlines()
-    assert of_one[-1] == "3 findings: 1 error, 1 warn, 1 info"
+    lines_of_b = run(lint, "--warehouse", differing_brokers, "--broker", "b").out.splitlines()
+    assert lines_of_b[-1] == "3 findings: 1 error, 1 warn, 1 info"
 
 
 def test_advise_has_the_topics_of_every_broker(run: Run, differing_brokers: Path) -> None:
@@ -186,8 +188,10 @@ def test_advise_has_the_topics_of_every_broker(run: Run, differing_brokers: Path
 
 def test_lint_in_json_has_an_object_for_each_broker(run: Run, differing_brokers: Path) -> None:
     objects = _rows(run, lint, "--warehouse", differing_brokers)
-    found = [(each["broker_name"], [(row["severity"], row["topic"]) for row in each["findings"]]) for each in objects]
-    assert found == [("a", [("error", "W"), ("warn", "T")]), ("b", [("error", "W"), ("warn", "U"), ("info", "T")])]
+    by_broker = [
+        (each["broker_name"], [(row["severity"], row["topic"]) for row in each["findings"]]) for each in objects
+    ]
+    assert by_broker == [("a", [("error", "W"), ("warn", "T")]), ("b", [("error", "W"), ("warn", "U"), ("info", "T")])]
 
 
 def test_lint_tries_a_file_on_the_messages_of_every_broker(run: Run, differing_brokers: Path, tmp_path: Path) -> None:
@@ -261,8 +265,8 @@ def test_an_unmet_expectation_is_told_once(run: Run, differing_brokers: Path, tm
     (tmp_path / "messages.yaml").write_text("- pass: {price: '1'}\n")
     given = ("--warehouse", differing_brokers, "--group", "cg", "--sql", "price > 8.0", "--expect")
     ended = run(what_if, *given, tmp_path / "messages.yaml")
-    told = "cg: message 1 (price: '1') must pass and does not: the filter is FALSE"
-    assert (ended.code, ended.error) == (3, f"mqsieve: {told}\n")
+    message = "cg: message 1 (price: '1') must pass and does not: the filter is FALSE"
+    assert (ended.code, ended.error) == (3, f"mqsieve: {message}\n")
     assert ended.out.count("must pass and does not") == 1
 
 

@@ -17,9 +17,9 @@ from tests.nights.random_broker import RandomBroker, Trouble
 
 NIGHTS = 4
 UNLIKE = (Trouble.CUTS, Trouble.DAMAGES, Trouble.DELETES, Trouble.RECREATES, Trouble.EXPIRES)
-OF_RUNS = ("delivery_stats", "pull_windows")
+RUN_TABLES = ("delivery_stats", "pull_windows")
 """A redo may be one run more, which plans its windows and counts what is pending."""
-OF_NIGHTS = (*OF_RUNS, "queue_progress", "consumer_offsets")
+NIGHT_TABLES = (*RUN_TABLES, "queue_progress", "consumer_offsets")
 """A redo counts a recovered message in the night that had found it damaged."""
 MODELLED = (Trouble.NONE, Trouble.DELETES, Trouble.RECREATES, Trouble.EXPIRES)
 RECEIVED = ("consumer_group", "topic", "queue_id", "queue_offset", "available_at")
@@ -45,25 +45,25 @@ class Warehouse:
         else:
             self._check(dispatch, *self._given)
 
-    def in_steps(self, chosen: random.Random) -> None:
-        order = chosen.choice(
+    def in_steps(self, rng: random.Random) -> None:
+        order = rng.choice(
             (("ingest", "register", "dispatch"), ("register", "ingest", "dispatch"), ("ingest", "dispatch", "register"))
         )
         for step in order:
             self.prepare(step)
         self._check(deliver, *self._given)
 
-    def prepared(self, chosen: random.Random) -> None:
-        for step in ("ingest", "dispatch", "register")[: chosen.randint(1, 3)]:
+    def prepared(self, rng: random.Random) -> None:
+        for step in ("ingest", "dispatch", "register")[: rng.randint(1, 3)]:
             self.prepare(step)
         self.nightly()
 
-    def repeated(self, chosen: random.Random) -> None:
+    def repeated(self, rng: random.Random) -> None:
         self.nightly()
-        self.nightly("--redo-from", chosen.choice((0, FIRST_TIME + chosen.randint(0, 60) * EVERY)))
+        self.nightly("--redo-from", rng.choice((0, FIRST_TIME + rng.randint(0, 60) * EVERY)))
         self.was_redone = True
 
-    def rebuilt(self, chosen: random.Random) -> None:
+    def rebuilt(self, rng: random.Random) -> None:
         self.nightly()
         file = next((self.folder / "consumequeue").rglob("*.parquet"), None)
         if file is not None:
@@ -85,18 +85,18 @@ class Warehouse:
 @pytest.mark.parametrize("trouble", UNLIKE, ids=lambda each: each.value)
 @pytest.mark.parametrize("seed", range(examples(1, 3)))
 def test_every_way_to_run_nights_leaves_the_same_tables(run: Run, tmp_path: Path, seed: int, trouble: Trouble) -> None:
-    chosen = random.Random(seed)
+    rng = random.Random(seed)
     broker = RandomBroker(seed, tmp_path)
     plain, other = (Warehouse(run, broker, tmp_path / name) for name in ("plain", "other"))
     for _ in range(NIGHTS):
         broker.next_night(trouble)
         plain.nightly()
-        chosen.choice((other.in_steps, other.prepared, other.repeated, other.rebuilt))(chosen)
-        found, expected = other.facts(), plain.facts()
-        unlike = (OF_NIGHTS if trouble is Trouble.DAMAGES else OF_RUNS) if other.was_redone else ()
-        assert differing(found, {name: rows for name, rows in expected.items() if name not in unlike}) == []
+        rng.choice((other.in_steps, other.prepared, other.repeated, other.rebuilt))(rng)
+        tables, expected = other.facts(), plain.facts()
+        unlike = (NIGHT_TABLES if trouble is Trouble.DAMAGES else RUN_TABLES) if other.was_redone else ()
+        assert differing(tables, {name: rows for name, rows in expected.items() if name not in unlike}) == []
         if trouble is not Trouble.DAMAGES:
-            assert [name for name in OF_RUNS if expected.get(name, Counter()) - found.get(name, Counter())] == []
+            assert [name for name in RUN_TABLES if expected.get(name, Counter()) - tables.get(name, Counter())] == []
     if trouble is not Trouble.DAMAGES:
         other.audit()
 
@@ -110,6 +110,6 @@ def test_groups_receive_what_a_slow_model_says(run: Run, tmp_path: Path, seed: i
     for _ in range(NIGHTS):
         model.night(*broker.next_night(trouble))
         warehouse.nightly()
-        found = rows_of(warehouse.folder, "deliveries", *RECEIVED)
+        rows = rows_of(warehouse.folder, "deliveries", *RECEIVED)
         expected = Counter(each[: len(RECEIVED)] for each in model.pulls if each.matches)
-        assert Counter(tuple(row[name] for name in RECEIVED) for row in found) == expected
+        assert Counter(tuple(row[name] for name in RECEIVED) for row in rows) == expected

@@ -53,8 +53,8 @@ class Nights:
         return self._run(audit, "--all", "--warehouse", self.warehouse)
 
     def tables(self) -> dict[str, Counter[str]]:
-        found = contents(self.warehouse)
-        return {name: found[name] for name in REPEATED}
+        rows = contents(self.warehouse)
+        return {name: rows[name] for name in REPEATED}
 
     def runs(self) -> list[str]:
         return sorted(row["run"] for row in rows_of(self.warehouse, "run_ledger", "run"))
@@ -138,9 +138,9 @@ def test_a_second_cut_leaves_the_nights_before_it(run: Run, tmp_path: Path) -> N
     recovered.time += 1
     recovered.append(4, tag="new")
     nights.read(recovered.append(2, tag="new").append(3, tag="newest"))
-    found = nights.delivered_in()
-    assert sorted(found) == list(range(18))
-    assert {offset: found[offset] for offset in range(13)} == {offset: before[offset] for offset in range(13)}
+    after = nights.delivered_in()
+    assert sorted(after) == list(range(18))
+    assert {offset: after[offset] for offset in range(13)} == {offset: before[offset] for offset in range(13)}
     tables = nights.tables()
     assert nights.again("--redo-from", 0).code == 0
     assert differing(nights.tables(), tables) == []

@@ -92,15 +92,15 @@ def runs(warehouse: Path) -> list[str]:
 
 
 def test_each_group_has_its_row_beside_the_night_before(four_nights: Path, tmp_path: Path) -> None:
-    found = group_rows(page_of(four_nights, tmp_path))
+    rows_by_group = group_rows(page_of(four_nights, tmp_path))
     *_, before, last = runs(four_nights)
     now, then = delivered(four_nights, last), delivered(four_nights, before)
-    assert found.keys() == now.keys() | then.keys()
-    for key, row in found.items():
+    assert rows_by_group.keys() == now.keys() | then.keys()
+    for key, row in rows_by_group.items():
         assert number(row["Delivered"]) == now[key], key
         assert row["Change"] == "new" or number(row["Change"]) == now[key] - then[key], key
-    assert any(row["Change"] == "new" for row in found.values())
-    assert sum(number(row["Pending"]) for row in found.values()) == sum(
+    assert any(row["Change"] == "new" for row in rows_by_group.values())
+    assert sum(number(row["Pending"]) for row in rows_by_group.values()) == sum(
         row["queue_end"] - (row["told_to"] or 0)
         for row in rows_of(four_nights, "current_offsets", "consumer_group", "queue_end", "told_to")
         if row["consumer_group"] is not None
@@ -111,7 +111,7 @@ def test_false_positives_are_a_part_of_what_the_bit_map_judged(
     replayed: Callable[[str], Warehouse], tmp_path: Path
 ) -> None:
     warehouse = replayed("small")
-    told = re.search(r"([\d,]+) of ([\d,]+) entries that do not match", page_of(warehouse.location, tmp_path))
+    numbers = re.search(r"([\d,]+) of ([\d,]+) entries that do not match", page_of(warehouse.location, tmp_path))
     last_types = {
         (row["consumer_group"], row["topic"]): row["expression_type"]
         for row in rows_of(warehouse, "subscriptions")
@@ -121,17 +121,17 @@ def test_false_positives_are_a_part_of_what_the_bit_map_judged(
     by_sql92 = [row for row in rows if last_types[row["consumer_group"], row["topic"]] == "SQL92"]
     stopped = sum(row["scanned"] - row["passed_stage1"] for row in by_sql92)
     passed = sum(row["bit_map_false_positives"] for row in by_sql92)
-    assert told is not None
-    assert (number(told[1]), number(told[2])) == (passed, stopped + passed)
+    assert numbers is not None
+    assert (number(numbers[1]), number(numbers[2])) == (passed, stopped + passed)
     assert passed > 0 < stopped
 
 
 def test_lag_counts_what_the_group_would_get(four_nights: Path, tmp_path: Path) -> None:
-    found = group_rows(page_of(four_nights, tmp_path))
+    rows_by_group = group_rows(page_of(four_nights, tmp_path))
     behind: Counter[tuple[str, str]] = Counter()
     for each in lag(open_facts(Warehouse.at(str(four_nights)))):
         behind[each.consumer_group, each.topic] += each.would_get
-    assert {key: number(row["Would get"]) for key, row in found.items() if number(row["Would get"])} == {
+    assert {key: number(row["Would get"]) for key, row in rows_by_group.items() if number(row["Would get"])} == {
         key: count for key, count in behind.items() if count
     }
 
@@ -265,8 +265,8 @@ def test_each_night_names_the_filter_that_stopped_its_messages(broker: GrowingBr
 def test_a_night_with_tags_and_sql92_says_that_either_stopped_the_messages(broker: GrowingBroker) -> None:
     by_tags = event(BEFORE, "register", "cg", type="TAG", expression="a", consume_from="first")
     broker.night([by_tags, sql(after(5), "cg", "n = '7'")])
-    (found,) = read_report(open_facts(Warehouse.at(str(broker.folder / "w"))), options.session).nights
-    stages = found.stages
+    (night,) = read_report(open_facts(Warehouse.at(str(broker.folder / "w"))), options.session).nights
+    stages = night.stages
     assert (stages.stopped_by_tags_code, stages.stopped_by_bit_map, stages.stopped_by_either) == (0, 0, 9)
     assert (stages.read, stages.delivered) == (1, 1)
     page = page_of(broker.folder / "w", broker.folder)

@@ -13,7 +13,7 @@ import pytest
 
 from jobs import nightly, verify
 from tests.captures import capture
-from tests.nights.commands import Run, night, received_live, rows_of, told
+from tests.nights.commands import Run, delivered, night, received_live, rows_of
 
 SWITCHED = {("switched", 2), ("switched", 3), ("switched", 4), ("refused", 3), ("refused", 4)}
 """The nights before which the broker's switches changed."""
@@ -36,4 +36,4 @@ def test_deliveries_and_consume_queues_are_the_brokers(run: Run, tmp_path: Path,
         restarted(run, name, number, tmp_path)
         store = capture(name) / f"night_{number}" / "store"
         assert run(verify, "--warehouse", tmp_path, "--store", store).out.startswith("identical"), number
-    assert told(tmp_path) == received_live(name)
+    assert delivered(tmp_path) == received_live(name)

@@ -15,7 +15,7 @@ from jobs import explain, lag, lint, nightly, replay, verify
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BROKER_CONF
 from tests.captures import capture, delivered_in_force, rows
-from tests.nights.commands import Run, arguments, night, outcomes, rows_of, told
+from tests.nights.commands import Run, arguments, delivered, night, outcomes, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 TAKEN_FOR = {
@@ -58,10 +58,10 @@ def test_four_nights_of_4_9_7(run: Run, tmp_path: Path) -> None:
     live = Counter(
         (row["group"], row["topic"], row["queueId"], row["queueOffset"]) for row in rows("v497_nights", "live")
     )
-    found = told(tmp_path / "w")
+    deliveries = delivered(tmp_path / "w")
     assert sum(live.values()) > 11_000
     wrong: Counter[str] = Counter()
-    for key, count in ((found - live) + (live - found)).items():
+    for key, count in ((deliveries - live) + (live - deliveries)).items():
         wrong[key[0]] += count
     assert wrong.pop("cg_split_tags") > 0
     assert wrong == {"cg_sql_change_rush": 3, "cg_tag_change_rush": 7}, "what events do not decide"
@@ -79,21 +79,21 @@ def test_a_committed_offset_that_was_set_back_on_4_9_7_leaves_its_messages_pendi
     shutil.copytree(broker / "night_3", tmp_path / "night_3")
     file = tmp_path / "night_3" / "store" / "config" / "consumerOffset.json"
     text = file.read_text("utf-8")
-    of_group = re.search(r'"OrderEvents@cg_all_orders":\{0:(\d+)', text)
-    assert of_group is not None
-    assert int(of_group[1]) > 120
-    file.write_text(text[: of_group.start(1)] + "120" + text[of_group.end(1) :], "utf-8")
+    committed = re.search(r'"OrderEvents@cg_all_orders":\{0:(\d+)', text)
+    assert committed is not None
+    assert int(committed[1]) > 120
+    file.write_text(text[: committed.start(1)] + "120" + text[committed.end(1) :], "utf-8")
     store, events = tmp_path / "night_3" / "store", tmp_path / "night_3" / "subscription_events.jsonl"
     for name, from_store in (("as it was", broker / "night_3" / "store"), ("set back", store)):
         ended = run(nightly, *night(tmp_path / name, from_store, events, broker / "broker.conf"))
         assert ("online groups that do not keep up" in ended.out) is (name == "set back"), ended.out
     assert pending(run, tmp_path / "as it was", "cg_all_orders") == 0
-    found = {
+    queue_offsets = {
         row["queue_offset"]
         for row in rows_of(tmp_path / "set back", "deliveries")
         if (row["consumer_group"], row["topic"], row["queue_id"]) == ("cg_all_orders", "OrderEvents", 0)
     }
-    assert max(found) == 119
+    assert max(queue_offsets) == 119
     assert pending(run, tmp_path / "set back", "cg_all_orders") > 0
 
 
@@ -164,8 +164,8 @@ def test_lint_says_how_words_are_read_where_nothing_shows_the_version(broker: Gr
     assert broker.night(events).code == 0
 
     def notes() -> dict[str, str]:
-        found = json.loads(run(lint, "--warehouse", broker.folder / "w", "--json").out)["findings"]
-        return {each["consumer_group"]: each["text"] for each in found if each["code"] == "assumed-version"}
+        findings = json.loads(run(lint, "--warehouse", broker.folder / "w", "--json").out)["findings"]
+        return {each["consumer_group"]: each["text"] for each in findings if each["code"] == "assumed-version"}
 
     assert notes() == {
         "cg": "CONTAINS, STARTSWITH read as operators, as a broker of 5.5.0 does: operators since 5.1.3, names before. "
@@ -219,16 +219,16 @@ def test_lint_is_the_check_before_an_upgrade(broker: GrowingBroker, run: Run) ->
 
     def changes(*version: str) -> dict[str, str]:
         ended = run(lint, "--warehouse", broker.folder / "w", "--json", *version)
-        found = json.loads(ended.out)["findings"]
-        return {each["consumer_group"]: each["text"] for each in found if each["code"] == "changes-on-upgrade"}
+        findings = json.loads(ended.out)["findings"]
+        return {each["consumer_group"]: each["text"] for each in findings if each["code"] == "changes-on-upgrade"}
 
-    found = changes("--rocketmq-version", "5.5.0")
-    assert found == changes()
-    assert sorted(found) == ["cg_gains", "cg_loses", "cg_refused", "cg_refused_now"]
-    assert found["cg_gains"].endswith(f"the group would gain {ones} and lose 0")
-    assert found["cg_loses"].endswith(f"the group would gain 0 and lose {count}")
-    assert found["cg_refused"].startswith("RocketMQ 5.5.0 refuses it")
-    assert found["cg_refused_now"].endswith(f"the group would gain {count - ones} and lose 0")
+    texts = changes("--rocketmq-version", "5.5.0")
+    assert texts == changes()
+    assert sorted(texts) == ["cg_gains", "cg_loses", "cg_refused", "cg_refused_now"]
+    assert texts["cg_gains"].endswith(f"the group would gain {ones} and lose 0")
+    assert texts["cg_loses"].endswith(f"the group would gain 0 and lose {count}")
+    assert texts["cg_refused"].startswith("RocketMQ 5.5.0 refuses it")
+    assert texts["cg_refused_now"].endswith(f"the group would gain {count - ones} and lose 0")
     assert changes("--rocketmq-version", "5.1.1") == {}
     (broker.folder / "new.yaml").write_text("- {group: cg, topic: T, sql: \"a NOT CONTAINS 'x'\"}\n", "utf-8")
     alone = "--subscriptions", broker.folder / "new.yaml", "--fail-on", "error", "--rocketmq-version"

@@ -37,14 +37,14 @@ JOBS_OF = {
 
 def gauges(file: Path) -> dict[str, list[str]]:
     """The samples of each gauge, without its name. Each has a help and a type."""
-    found: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
     for line in file.read_text().splitlines():
         if line.startswith("# HELP"):
-            found[line.split()[2]] = []
+            samples[line.split()[2]] = []
         elif not line.startswith("#"):
             name, _, rest = line.partition("{")
-            found[name].append(rest)
-    return found
+            samples[name].append(rest)
+    return samples
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.iterdir()), ids=lambda file: file.name)
@@ -117,8 +117,8 @@ def test_exit_codes_in_airflow(code: int, error: str | None, tmp_path: Path, mon
     raised = None
     try:
         run_in_airflow("nightly --strict")
-    except Exception as found:
-        raised = type(found).__name__
+    except Exception as failure:
+        raised = type(failure).__name__
     assert raised == error
 
 
@@ -172,17 +172,17 @@ def test_the_checks_of_a_pull_request(tmp_path: Path) -> None:
 def test_a_night_writes_gauges_that_the_alerts_read(broker: GrowingBroker, tmp_path: Path) -> None:
     file = tmp_path / "mqsieve.prom"
     broker.night([sql(BEFORE, "cg", LOW)], "--metrics", file)
-    found = gauges(file)
-    assert found["mqsieve_night_messages"] == ['broker="b"} 10']
-    assert found["mqsieve_night_deliveries"] == ['broker="b"} 5']
-    assert found["mqsieve_night_quarantined"] == ['broker="b"} 0']
-    assert found["mqsieve_night_newest_timestamp_seconds"] == [
+    samples = gauges(file)
+    assert samples["mqsieve_night_messages"] == ['broker="b"} 10']
+    assert samples["mqsieve_night_deliveries"] == ['broker="b"} 5']
+    assert samples["mqsieve_night_quarantined"] == ['broker="b"} 0']
+    assert samples["mqsieve_night_newest_timestamp_seconds"] == [
         f'broker="b"}} {broker.log.messages[-1].stored_at / 1000}'
     ]
-    assert 'broker="b",condition="behind",severity="warn"} 0' in found["mqsieve_night_attention"]
+    assert 'broker="b",condition="behind",severity="warn"} 0' in samples["mqsieve_night_attention"]
     rules = yaml.safe_load((EXAMPLES / "prometheus_alerts.yaml").read_text())["groups"][0]["rules"]
     read = {name for rule in rules for name in re.findall(r"mqsieve_\w+", rule["expr"])}
-    assert read <= found.keys()
+    assert read <= samples.keys()
     if promtool := shutil.which("promtool"):
         subprocess.run([promtool, "check", "rules", EXAMPLES / "prometheus_alerts.yaml"], check=True)
         subprocess.run([promtool, "check", "metrics"], input=file.read_bytes(), check=True)

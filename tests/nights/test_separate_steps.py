@@ -173,17 +173,17 @@ def test_entries_that_no_night_has_filtered(run: Run, nights: Path, tmp_path: Pa
     assert run(nightly, *living(1, steps.warehouse)).code == 0
     steps.step(ingest, 2)
     steps.step(dispatch, 2)
-    first, found = facts(nights / "1"), steps.facts()
-    assert differing(found, {name: first[name] for name in ("deliveries", "current_offsets", "delivery_stats")}) == []
-    assert len(found["consumequeue"]) > len(first["consumequeue"])
+    first, tables = facts(nights / "1"), steps.facts()
+    assert differing(tables, {name: first[name] for name in ("deliveries", "current_offsets", "delivery_stats")}) == []
+    assert len(tables["consumequeue"]) > len(first["consumequeue"])
     assert run(audit, "--warehouse", steps.warehouse, "--all").code == 0
     assert "There was nothing new" in run(dispatch, "--warehouse", steps.warehouse).out
     columns = ("commitlog_offset", "topic", "queue_id", "queue_offset")
     entries = [row for row in rows_of(steps.warehouse, "consumequeue", *columns) if row["topic"] == "OrderEvents"]
     last = max(entries, key=lambda row: row["commitlog_offset"])
     place = ("--topic", last["topic"], "--queue", last["queue_id"], "--offset", last["queue_offset"])
-    told = run(explain, "--warehouse", steps.warehouse, "--group", "cg_all_orders", *place).out
-    assert "deliver has not run yet" in told
+    answer = run(explain, "--warehouse", steps.warehouse, "--group", "cg_all_orders", *place).out
+    assert "deliver has not run yet" in answer
     steps.step(deliver, 2)
     assert "There was nothing new" in run(deliver, "--warehouse", steps.warehouse).out
 
@@ -195,5 +195,5 @@ def test_the_first_message_that_no_night_has_filtered(broker: GrowingBroker, run
     assert run(ingest, *given, "--store", broker.folder / "store").code == 0
     assert run(dispatch, *given).code == 0
     place = ("--group", "cg", "--topic", "T", "--queue", 0, "--offset")
-    told = [run(explain, "--warehouse", broker.folder / "w", *place, offset).out for offset in (9, 10)]
-    assert ["deliver has not run yet" in each for each in told] == [False, True]
+    answers = [run(explain, "--warehouse", broker.folder / "w", *place, offset).out for offset in (9, 10)]
+    assert ["deliver has not run yet" in each for each in answers] == [False, True]

@@ -81,7 +81,7 @@ def orders(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def of_store(run: Run, orders: Path, tmp_path: Path) -> Path:
+def store_warehouse(run: Run, orders: Path, tmp_path: Path) -> Path:
     """The warehouse of a night on the whole store."""
     assert run(nightly, *night(tmp_path / "store_w", STORE, orders, CONF)).code == 0
     return tmp_path / "store_w"
@@ -104,11 +104,11 @@ def test_a_message_log_has_its_queues(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_export_of_a_store_gives_what_the_store_gives(
-    run: Run, of_store: Path, orders: Path, tmp_path: Path
+    run: Run, store_warehouse: Path, orders: Path, tmp_path: Path
 ) -> None:
-    assert outcomes(of_store) == WANTED
+    assert outcomes(store_warehouse) == WANTED
     log = tmp_path / "log.jsonl"
-    assert run(export, "commitlog", "--warehouse", of_store, "--output", log).code == 0
+    assert run(export, "commitlog", "--warehouse", store_warehouse, "--output", log).code == 0
     lines = log.read_text().splitlines()
     half = tmp_path / "half.jsonl"
     half.write_text("\n".join(lines[: len(lines) // 2]))
@@ -140,12 +140,12 @@ def test_its_steps_and_its_repeated_nights(run: Run, orders: Path, tmp_path: Pat
     assert outcomes(warehouse) == WANTED
 
 
-def test_a_replay_gives_each_queue_to_its_client(run: Run, of_store: Path, orders: Path, tmp_path: Path) -> None:
-    assert run(replay, "--warehouse", of_store, "--into", tmp_path / "all").code == 0
+def test_a_replay_gives_each_queue_to_its_client(run: Run, store_warehouse: Path, orders: Path, tmp_path: Path) -> None:
+    assert run(replay, "--warehouse", store_warehouse, "--into", tmp_path / "all").code == 0
     assert outcomes(tmp_path / "all") == WANTED
     other = tmp_path / "other.jsonl"
     other.write_text(event(9, "register", "cg", expression="shipped").replace('"T"', '"OrderEvents"'))
-    assert run(replay, "--warehouse", of_store, "--into", tmp_path / "other", "--subscriptions", other).code == 0
+    assert run(replay, "--warehouse", store_warehouse, "--into", tmp_path / "other", "--subscriptions", other).code == 0
     assert set(outcomes(tmp_path / "other")) == {"DELIVERED"}, "all clients would have the new subscription"
 
 
@@ -217,10 +217,10 @@ def test_topics_json_comes_later(broker: GrowingBroker) -> None:
 
 
 def _lint(broker: GrowingBroker) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(broker.run(lint, "--warehouse", broker.folder / "w", "--json").out)[
+    findings: list[dict[str, Any]] = json.loads(broker.run(lint, "--warehouse", broker.folder / "w", "--json").out)[
         "findings"
     ]
-    return found
+    return findings
 
 
 def line(at: int, tag: str, **properties: str) -> str:
@@ -276,8 +276,8 @@ def test_without_queue_ids_it_is_not_known_which_client_read_a_message(
         assert sum(row["uncertain"] for row in rows_of(warehouse, "delivery_stats")) == len(uncertain) * nights
     is_uncertain = bool(uncertain)
     assert (f"{ASSUMED}its clients subscribe differently, and the messages have no queue ids" in out) == is_uncertain
-    found = [json.loads(each) for each in run(inconsistency, "--warehouse", warehouse, "--json").out.splitlines()]
-    assert found[-1]["uncertain"] == len(uncertain) * 2
+    states = [json.loads(each) for each in run(inconsistency, "--warehouse", warehouse, "--json").out.splitlines()]
+    assert states[-1]["uncertain"] == len(uncertain) * 2
     says = f"{len(uncertain) * 2} deliveries are uncertain"
     assert (says in run(inconsistency, "--warehouse", warehouse).out) == is_uncertain
     assert (says in run(lint, "--warehouse", warehouse).out) == is_uncertain

@@ -44,8 +44,8 @@ def test_the_query_of_an_audit_can_be_asked(ask: Run) -> None:
     query = (
         "WITH commitlog AS (SELECT *, 1 AS one FROM all_commitlog WHERE run >= '') SELECT sum(one) AS n FROM commitlog"
     )
-    (of_audit, as_reader) = (ask(each, "--json").out for each in (query, "SELECT count(*) AS n FROM commitlog"))
-    assert json.loads(of_audit) == json.loads(as_reader)
+    (as_audit, as_reader) = (ask(each, "--json").out for each in (query, "SELECT count(*) AS n FROM commitlog"))
+    assert json.loads(as_audit) == json.loads(as_reader)
 
 
 @pytest.mark.parametrize(

@@ -150,8 +150,8 @@ def test_a_redo_gives_what_the_nights_would_have_given(broker: GrowingBroker) ->
             broker.grow()
     assert broker.facts() != broker.facts("right")
     broker.night(corrected, "--redo-from", 0)
-    found, expected = broker.facts(), broker.facts("right")
-    assert differing(found, expected) == []
+    tables, expected = broker.facts(), broker.facts("right")
+    assert differing(tables, expected) == []
 
 
 def test_an_event_that_is_gone_is_a_correction(broker: GrowingBroker) -> None:
@@ -243,13 +243,13 @@ def test_a_bad_line_says_nothing_of_the_log(broker: GrowingBroker, name: str) ->
 
 def write_own_list(broker: GrowingBroker, expression: str) -> None:
     """Writes the store's consumerFilter.json, with the group cg."""
-    of_group = {
+    filter_data = {
         "consumerGroup": "cg", "topic": "T", "expression": expression, "expressionType": "SQL92", "bornTime": BEFORE,
         "deadTime": 0, "clientVersion": BEFORE,
     }  # fmt: skip
     config = broker.folder / "store" / "config"
     config.mkdir(exist_ok=True)
-    document = {"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": {"cg": of_group}}}}
+    document = {"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": {"cg": filter_data}}}}
     (config / "consumerFilter.json").write_text(json.dumps(document))
 
 

@@ -80,28 +80,34 @@ def consumptions(broker: GrowingBroker, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def test_every_trace_of_real_clients_is_a_row_with_the_message_that_they_received(traced: Path) -> None:
-    found = list(rows_of(traced, "consumptions"))
+    consumptions = list(rows_of(traced, "consumptions"))
     written = rows("trace_dev", "traces")
     ends = {(row["requestId"], row["msgId"]): row for row in written if row["type"] == "SubAfter"}
     expected = Counter[tuple[Any, ...]]()
     for row in written:
         if row["type"] == "SubBefore":
             end = ends[row["requestId"], row["msgId"]]
-            of_end = end["cost"], end["success"], end["code"], end.get("time")
-            expected[row["group"], row["requestId"], row["msgId"], row["retryTimes"], row["time"], *of_end] += 1
+            returned_values = end["cost"], end["success"], end["code"], end.get("time")
+            expected[
+                row["group"], row["requestId"], row["msgId"], row["retryTimes"], row["time"], *returned_values
+            ] += 1
     names = (
         "consumer_group", "request_id", "message_id", "retry_times", "consumed_at", "cost", "success", "code",
         "returned_at",
     )  # fmt: skip
-    assert Counter(tuple(row[name] for name in names) for row in found) == expected
-    assert {row["trace_topic"] for row in found} == {TRACE_TOPIC, "AuditTrace", "rmq_sys_TRACE_DATA_DefaultRegion"}
+    assert Counter(tuple(row[name] for name in names) for row in consumptions) == expected
+    assert {row["trace_topic"] for row in consumptions} == {
+        TRACE_TOPIC,
+        "AuditTrace",
+        "rmq_sys_TRACE_DATA_DefaultRegion",
+    }
     live = Counter(
         (row["group"], row["topic"], row["queueId"], row["queueOffset"], row["process"])
         for row in rows("trace_dev", "live")
     )
     place = ("consumer_group", "topic", "queue_id", "queue_offset", "client_process")
-    assert not Counter(tuple(row[name] for name in place) for row in found) - live
-    assert Counter(row["records"] for row in found).keys() == {1, 2}
+    assert not Counter(tuple(row[name] for name in place) for row in consumptions) - live
+    assert Counter(row["records"] for row in consumptions).keys() == {1, 2}
 
 
 def test_formats_of_all_clients_and_topics(broker: GrowingBroker) -> None:
@@ -110,8 +116,8 @@ def test_formats_of_all_clients_and_topics(broker: GrowingBroker) -> None:
     for number in range(1, 6):
         broker.log.append(UNIQ_KEY=f"M{number}")
     up_to_4_7_1 = line("SubAfter", call(1), "M1", 12, "true", "null", 0)
-    of_4_8 = line("SubBefore", 5, "region", "g", call(2), "M2", 0, "null", "10.0.0.7"), returned(2, "M2", "false", 2)
-    trace(broker, line("Pub", *"123456789"), called(1, "M1"), up_to_4_7_1, *of_4_8, topic="AuditTrace")
+    from_4_8 = line("SubBefore", 5, "region", "g", call(2), "M2", 0, "null", "10.0.0.7"), returned(2, "M2", "false", 2)
+    trace(broker, line("Pub", *"123456789"), called(1, "M1"), up_to_4_7_1, *from_4_8, topic="AuditTrace")
     cloud = line("SubAfter", call(3), "M3", 12, "true", "null", 0, called(3, "M4").strip("\x02"))
     trace(broker, called(3, "M3"), cloud, line("SubAfter", call(3), "M4", 12, "TRUE", "null", 0, ""), sys_flag=ZLIB)
     trace(broker, called(4, "M5"), topic="rmq_sys_TRACE_DATA_r", sys_flag=LZ4)
@@ -212,16 +218,16 @@ def test_traces_go_with_the_log(broker: GrowingBroker) -> None:
 
 def test_traces_prove_deliveries_and_deny_others(traced: Path, run: Run, tmp_path: Path) -> None:
     ended = run(audit, "--warehouse", traced, "--all", "--json")
-    of_traces = {row["audit"]: (row["bad_rows"], row["rows"]) for row in map(json.loads, ended.out.splitlines())}
+    rows_by_audit = {row["audit"]: (row["bad_rows"], row["rows"]) for row in map(json.loads, ended.out.splitlines())}
     traces = list(rows_of(traced, "consumptions", "records"))
-    assert of_traces["no_trace_without_delivery"] == (0, sum(row["records"] == 1 for row in traces))
-    assert of_traces["no_delivery_denied"][0] == 0
+    assert rows_by_audit["no_trace_without_delivery"] == (0, sum(row["records"] == 1 for row in traces))
+    assert rows_by_audit["no_delivery_denied"][0] == 0
     groups = warehouse.open(traced).summary()
     (group,) = (each for each in groups if each.key == ("cg_all_orders", "OrderEvents"))
     written = {(row["group"], row["msgId"]) for row in rows("trace_dev", "traces") if row["type"] == "SubBefore"}
     received = [row for row in rows("trace_dev", "live") if (row["group"], row["night"]) == ("cg_all_orders", 2)]
-    of_client = sum((row["group"], row["msgId"]) in written for row in received)
-    assert (group.counts["delivered"], group.counts["proven"]) == (len(received), of_client)
+    traced_count = sum((row["group"], row["msgId"]) in written for row in received)
+    assert (group.counts["delivered"], group.counts["proven"]) == (len(received), traced_count)
 
 
 def test_a_contradiction_is_named_with_both_sides(broker: GrowingBroker) -> None:
@@ -229,16 +235,18 @@ def test_a_contradiction_is_named_with_both_sides(broker: GrowingBroker) -> None
         broker.log.append(UNIQ_KEY=f"M{number}", TAGS=tags, MSG_REGION="DefaultRegion")
     broker.log.append(UNIQ_KEY="M4", TAGS="A")
     at = broker.log.time
-    # M1 was told and not traced; M2 was traced and not told; M4 may be of a call that is not traced.
+    # M1 was delivered and not traced; M2 was traced and not delivered; M4 may be of a call that is not traced.
     trace(broker, *(called(number, f"M{number}", at=at + number) for number in (0, 2, 3)))
     broker.log.append(10, UNIQ_KEY="later")
     trace(broker, called(9, "later", at=broker.log.time))
     events = [event(BEFORE, "register", "g", type="TAG", expression="A", consume_from="first")]
     ended = broker.night(events)
-    of_client = f"10.0.0.7 (process 1) consumed 0/12 at {time_text(at + 2)}, which was not delivered"
-    told = f"0/11, available at {time_text(at - 4 * EVERY)}, was delivered, and its client traced only those around it"
-    assert f"traces contradict: g on T: {of_client}; audit lists all\n" in ended.out
-    assert f"traces contradict: g on T: {told}; audit lists all\n" in ended.out
+    not_delivered = f"10.0.0.7 (process 1) consumed 0/12 at {time_text(at + 2)}, which was not delivered"
+    not_traced = (
+        f"0/11, available at {time_text(at - 4 * EVERY)}, was delivered, and its client traced only those around it"
+    )
+    assert f"traces contradict: g on T: {not_delivered}; audit lists all\n" in ended.out
+    assert f"traces contradict: g on T: {not_traced}; audit lists all\n" in ended.out
     assert broker.failed_audits() == ["no_trace_without_delivery"]
 
 
@@ -269,8 +277,8 @@ def changes_of(at: int) -> list[str]:
 
 def decided(broker: GrowingBroker, group: str) -> list[tuple[int, str, str]]:
     rows = rows_of(broker.folder / "w", "deliveries", "consumer_group", "queue_offset", "outcome", "source")
-    found = [(row["queue_offset"], row["outcome"], row["source"]) for row in rows if row["consumer_group"] == group]
-    return sorted(row for row in found if row[0] >= 10)
+    decisions = [(row["queue_offset"], row["outcome"], row["source"]) for row in rows if row["consumer_group"] == group]
+    return sorted(row for row in decisions if row[0] >= 10)
 
 
 def test_traces_decide_what_a_change_leaves_uncertain(changing: GrowingBroker) -> None:
@@ -384,12 +392,14 @@ def test_the_journey_of_a_message_has_what_its_clients_wrote(broker: GrowingBrok
     trace(broker, called(3, "M1", group="h", at=at))
     broker.night(lines)
     asked = ("--message", "k", "--warehouse", broker.folder / "w")
-    of_g = broker.run(explain, *asked, "--group", "g").out
+    answer_for_g = broker.run(explain, *asked, "--group", "g").out
     client = "10.0.0.7 (process 1)"
-    assert f"consumed {time_text(at)} in 12 ms by {client}: failed with an exception (T 0/10)" in of_g
-    assert f"handed to {client} {time_text(at + 9)}, attempt 2, which has not returned in the log (T 0/10)" in of_g
-    of_h = broker.run(explain, *asked, "--group", "h").out
-    assert f"uncertain   {client} wrote that it consumed it at {time_text(at)}: the group received it" in of_h
+    assert f"consumed {time_text(at)} in 12 ms by {client}: failed with an exception (T 0/10)" in answer_for_g
+    assert (
+        f"handed to {client} {time_text(at + 9)}, attempt 2, which has not returned in the log (T 0/10)" in answer_for_g
+    )
+    answer_for_h = broker.run(explain, *asked, "--group", "h").out
+    assert f"uncertain   {client} wrote that it consumed it at {time_text(at)}: the group received it" in answer_for_h
     answer = json.loads(broker.run(explain, *asked, "--group", "g", "--json").out)
     assert [step["kind"] for step in answer["journey"]] == ["FILTERED", "CONSUMED", "CONSUMED"]
     assert answer["journey"][1]["call"] == {"client": client, "retry_times": 0, "cost": 12, "success": False, "code": 2}

@@ -43,9 +43,9 @@ def test_every_damage_is_named(
         application.run(verify.main)
     assert exit.value.code == 3
     unit = "00220000000000000000000001a1fc7e8c1b000e{}01000000000100201040105018"
-    told = capsys.readouterr()
-    assert told.err == "mqsieve: 8 differences\n"
-    assert told.out.splitlines() == [
+    output = capsys.readouterr()
+    assert output.err == "mqsieve: 8 differences\n"
+    assert output.out.splitlines() == [
         "DeviceTelemetry/1: consumequeue/00000000000000000000: the file is missing",
         "DeviceTelemetry/1: consumequeue/00000000000000001000: the file is missing",
         "OrderEvents/0: consumequeue/00000000000000000000, entry 7: size is 686, should be 687",
@@ -66,7 +66,7 @@ def test_every_damage_is_named(
         + f": {each['reason']}"
         for each in differences
     ]
-    assert lines == told.out.splitlines()
+    assert lines == output.out.splitlines()
 
 
 def flip(file: Path, at: int) -> None:

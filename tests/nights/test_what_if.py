@@ -38,12 +38,12 @@ ORDERS = "OrderEvents"
 
 def one(warehouse: Warehouse, group: str, topic: str, text: str, type_: str = SQL92) -> WhatIf:
     facts = open_facts(warehouse)
-    (found,) = tried(facts, [subscription_of(facts, group, topic, text, type_)], (BEGINNING, FOREVER))
-    return found
+    (change,) = tried(facts, [subscription_of(facts, group, topic, text, type_)], (BEGINNING, FOREVER))
+    return change
 
 
-def places(found: Any) -> Places:
-    return set(zip(found.rows["queue_id"].to_pylist(), found.rows["queue_offset"].to_pylist(), strict=True))
+def places(messages: Any) -> Places:
+    return set(zip(messages.rows["queue_id"].to_pylist(), messages.rows["queue_offset"].to_pylist(), strict=True))
 
 
 def delivered(group: str, column: str, topic: str = ORDERS) -> Places:
@@ -58,9 +58,9 @@ def delivered(group: str, column: str, topic: str = ORDERS) -> Places:
 
 def test_the_final_filter_gives_the_difference_of_the_brokers_own_sets(replayed: Replayed) -> None:
     live, final = delivered("cg_sql_changes", "liveDelivered"), delivered("cg_sql_changes", "client")
-    found = one(replayed("dev"), "cg_sql_changes", ORDERS, FINAL)
-    assert (places(found.gained), places(found.lost)) == (final - live, live - final)
-    assert (found.kept, found.relation and found.relation.kind) == (len(live & final), Kind.EQUIVALENT)
+    change = one(replayed("dev"), "cg_sql_changes", ORDERS, FINAL)
+    assert (places(change.gained), places(change.lost)) == (final - live, live - final)
+    assert (change.kept, change.relation and change.relation.kind) == (len(live & final), Kind.EQUIVALENT)
 
 
 def test_back_to_the_old_filter_gives_the_difference_of_the_brokers_own_sets(replayed: Replayed) -> None:
@@ -71,25 +71,25 @@ def test_back_to_the_old_filter_gives_the_difference_of_the_brokers_own_sets(rep
         for row in rows("dev", "messages")
         if row.get("topic") == ORDERS and row["physicalOffset"] in with_entry and matches(OLD, row["properties"])
     }
-    found = one(replayed("dev"), "cg_sql_changes", ORDERS, OLD)
-    assert places(found.gained) == old - live != set()
-    assert places(found.lost) == live - old
-    assert sum(each.gained for each in found.by_queue) == len(found.gained)
-    assert found.gained.traits[0].text == "level = '3'"
+    change = one(replayed("dev"), "cg_sql_changes", ORDERS, OLD)
+    assert places(change.gained) == old - live != set()
+    assert places(change.lost) == live - old
+    assert sum(each.gained for each in change.by_queue) == len(change.gained)
+    assert change.gained.traits[0].text == "level = '3'"
 
 
 @pytest.mark.parametrize(("other", "topic"), [("cg_tag_orders_late", ORDERS), ("cg_all_orders", ORDERS)])
 def test_the_filter_of_another_group_gives_what_that_group_received(replayed: Replayed, other: str, topic: str) -> None:
     (text,) = {row["expression"] for row in rows("dev", "delivered") if (row["group"], row["topic"]) == (other, topic)}
-    found = one(replayed("dev"), "cg_tag_orders_paid", topic, text, TAG)
+    change = one(replayed("dev"), "cg_tag_orders_paid", topic, text, TAG)
     own, theirs = delivered("cg_tag_orders_paid", "client"), delivered(other, "client")
-    assert (places(found.gained), places(found.lost)) == (theirs - own, own - theirs)
+    assert (places(change.gained), places(change.lost)) == (theirs - own, own - theirs)
 
 
 def test_what_a_group_has_yet_to_pull_is_neither_gained_nor_lost(replayed: Replayed) -> None:
-    found = one(replayed("dev"), "cg_sql_offline_stays", ORDERS, "qty IS NOT NULL OR qty IS NULL")
-    assert found.kept + len(found.gained) == found.scanned
-    assert found.scanned + found.pending == len(delivered("cg_all_orders", "client"))
+    change = one(replayed("dev"), "cg_sql_offline_stays", ORDERS, "qty IS NOT NULL OR qty IS NULL")
+    assert change.kept + len(change.gained) == change.scanned
+    assert change.scanned + change.pending == len(delivered("cg_all_orders", "client"))
 
 
 @pytest.fixture(scope="module")
@@ -243,9 +243,9 @@ def test_subscriptions_that_a_night_with_the_file_ends_are_lost(
     file.write_text(text)
     given = ("--warehouse", night / "w", "--changes", file, "--max-lost")
     ended = run(what_if, *given, 0, "--json")
-    (of_lost, of_ended) = json.loads(ended.out)["verdict"]["checks"]
-    assert (ended.code, of_lost["value"], of_ended["value"]) == (3, lost, subscriptions), ended.error
-    assert (of_lost["name"], of_lost["limit"], of_lost["passed"]) == ("max-lost", 0, False)
+    (max_lost, max_ended) = json.loads(ended.out)["verdict"]["checks"]
+    assert (ended.code, max_lost["value"], max_ended["value"]) == (3, lost, subscriptions), ended.error
+    assert (max_lost["name"], max_lost["limit"], max_lost["passed"]) == ("max-lost", 0, False)
     limits = run(what_if, *given, 1_000_000)
     assert (limits.code, limits.error.startswith("mqsieve: the file ends ")) == (3, True), "whatever --max-lost is"
     assert "**Verdict: FAILED**" in limits.out.splitlines()
@@ -293,15 +293,15 @@ def test_expectations_are_for_groups_whose_filter_stays_or_ends_too(night: Path,
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("--max-lost", "-1"), "--max-lost: -1 is not a number of messages"),
         (("--from", "2026-11-22", "--to", "2026-11-21"), "--to must be later than --from"),
     ],
 )
-def test_limits_and_times_that_cannot_be(night: Path, run: Run, options: tuple[str, ...], told: str) -> None:
+def test_limits_and_times_that_cannot_be(night: Path, run: Run, options: tuple[str, ...], message: str) -> None:
     ended = run(what_if, "--warehouse", night / "w", "--group", "g", "--tags", "a", *options)
-    assert (ended.code, told in ended.error) == (2, True)
+    assert (ended.code, message in ended.error) == (2, True)
 
 
 def test_a_period_leaves_out_other_messages(night: Path, run: Run) -> None:

@@ -37,8 +37,8 @@ def test_a_rewritten_filter_passes_the_gate_after_an_earlier_filter(changed: Gro
     assert (ended.code, ended.error) == (0, "")
     lines = ended.out.splitlines()
     facts = open_facts(Warehouse.at(str(changed.folder / "w")))
-    (found,) = tried(facts, facts.subscriptions_of("cg")[-1:], (BEGINNING, FOREVER))
-    assert "Against the filter in force, as if it had always been: 0 gained, 0 lost" in found._repr_html_()
+    (change,) = tried(facts, facts.subscriptions_of("cg")[-1:], (BEGINNING, FOREVER))
+    assert "Against the filter in force, as if it had always been: 0 gained, 0 lost" in change._repr_html_()
     assert lines[:6] == [
         "**Verdict: passed**", "",
         "- passed: the change loses 0 messages, within --max-lost 0", "- passed: no subscription ends",
@@ -76,12 +76,12 @@ def test_the_filters_in_force_change_nothing_in_the_nights_of_a_real_broker(nigh
     would have brought them."""
     facts = open_facts(Warehouse.at(str(nights / "4")))
     rows = [row for row in facts.in_force if not row.topic.startswith(RETRY_TOPIC_PREFIX)]
-    found = {each.new.consumer_group: each for each in tried(facts, rows, (BEGINNING, FOREVER))}
-    compared = [each for each in found.values() if each.against_in_force is not None]
+    change_of_group = {each.new.consumer_group: each for each in tried(facts, rows, (BEGINNING, FOREVER))}
+    compared = [each for each in change_of_group.values() if each.against_in_force is not None]
     assert len(compared) > 20
     assert {(each.gained_by_change, each.lost_by_change) for each in compared} == {(0, 0)}
-    assert {group for group, each in found.items() if len(each.lost)} >= {"cg_sql_change_boundary"}
-    assert len(found["cg_expired"].gained) == 0
+    assert {group for group, each in change_of_group.items() if len(each.lost)} >= {"cg_sql_change_boundary"}
+    assert len(change_of_group["cg_expired"].gained) == 0
 
 
 @pytest.mark.parametrize("night", NIGHTS)
@@ -92,8 +92,8 @@ def test_what_is_pending_is_what_lag_counts(nights: Path, night: int) -> None:
     for row in lag(facts):
         behind[row.consumer_group, row.topic] += row.would_get
     rows = [row for row in facts.in_force if row.topic in facts.topics]
-    found = {each.new: each.pending for each in tried(facts, rows, (BEGINNING, FOREVER))}
-    assert {(new.consumer_group, new.topic): count for new, count in found.items() if count} == +behind
+    pending = {each.new: each.pending for each in tried(facts, rows, (BEGINNING, FOREVER))}
+    assert {(new.consumer_group, new.topic): count for new, count in pending.items() if count} == +behind
 
 
 def test_the_period_is_named_and_may_be_empty(changed: GrowingBroker, run: Run) -> None:
@@ -110,9 +110,9 @@ def test_the_period_is_named_and_may_be_empty(changed: GrowingBroker, run: Run) 
     nothing = "there is no message to compare"
     assert (gated.code, gated.error) == (0, f"mqsieve: {nothing}: --max-lost and --max-gained hold for nothing\n")
     facts = open_facts(Warehouse.at(str(changed.folder / "w")))
-    (found,) = tried(facts, facts.subscriptions_of("cg")[-1:], (BEGINNING, FIRST_TIME))
-    assert nothing in str(found).splitlines()
-    assert f"<p>{nothing}</p>" in found._repr_html_()
+    (change,) = tried(facts, facts.subscriptions_of("cg")[-1:], (BEGINNING, FIRST_TIME))
+    assert nothing in str(change).splitlines()
+    assert f"<p>{nothing}</p>" in change._repr_html_()
     made = json.loads(run(what_if, *given, *period, "--json").out)["changes"][0]
     assert (made["from"], made["to"], made["stored"]) == (FIRST_TIME, FIRST_TIME + 3 * EVERY, 3)
 

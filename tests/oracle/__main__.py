@@ -78,8 +78,8 @@ def questions(version: RocketMQVersion) -> Iterator[Question]:
         yield Question("groupinfo", "groupinfo", row, steps)
     for row in cases("dispatch"):
         if version >= TEXT_SEARCHES_SINCE or not _has_text_search(row):
-            found = [[each["bitmap"], each["bitmapHit"], each["delivered"]] for each in row["messages"]]
-            yield Question("dispatch", "dispatch", row, found)
+            outcomes = [[each["bitmap"], each["bitmapHit"], each["delivered"]] for each in row["messages"]]
+            yield Question("dispatch", "dispatch", row, outcomes)
     retry = f"stage1, stage2 {'up to 5.1.3' if version.filters_redeliveries_to_tags else 'from 5.1.4'}"
     for row in cases("versions_retry"):
         level = row["level"].removeprefix("no RETRY_TOPIC, ")
@@ -98,10 +98,10 @@ def _has_text_search(row: dict[str, Any]) -> bool:
 
 def class_path(version: RocketMQVersion) -> str:
     """The jars of a version. Raises CalledProcessError if Maven does not find them."""
-    with tempfile.NamedTemporaryFile() as found:
+    with tempfile.NamedTemporaryFile() as output:
         resolve = ["mvn", "-q", f"-Drocketmq.version={version}", "dependency:build-classpath"]
-        subprocess.run([*resolve, f"-Dmdep.outputFile={found.name}"], cwd=FOLDER, check=True)
-        return Path(found.name).read_text().strip()
+        subprocess.run([*resolve, f"-Dmdep.outputFile={output.name}"], cwd=FOLDER, check=True)
+        return Path(output.name).read_text().strip()
 
 
 def program(jars: str) -> str:
@@ -114,8 +114,8 @@ def program(jars: str) -> str:
                     names.setdefault(entry.rpartition("/")[2].removesuffix(".class"), entry)
     if missing := [name for name in CLASSES if name not in names]:
         raise ValueError(f"the jars do not have {', '.join(missing)}: change Oracle.java and CLASSES")
-    found = [names[name].removesuffix(".class").replace("/", ".") for name in CLASSES]
-    imports = "".join(f"import {name};\n" for name in (*OTHER_IMPORTS, *found))
+    class_names = [names[name].removesuffix(".class").replace("/", ".") for name in CLASSES]
+    imports = "".join(f"import {name};\n" for name in (*OTHER_IMPORTS, *class_names))
     return imports + (FOLDER / "Oracle.java").read_text()
 
 
@@ -143,9 +143,9 @@ def main(arguments: Sequence[str]) -> int:
     differing: list[tuple[Question, Any]] = []
     pairs = list(zip(asked, answers(jars, asked), strict=True))
     for file in dict.fromkeys(question.file for question in asked):
-        of_file = [pair for pair in pairs if pair[0].file == file]
-        others = [(question, answer) for question, answer in of_file if answer != question.answer]
-        print(f"| {file} | {len(of_file):,} | {len(others):,} |")
+        file_pairs = [pair for pair in pairs if pair[0].file == file]
+        others = [(question, answer) for question, answer in file_pairs if answer != question.answer]
+        print(f"| {file} | {len(file_pairs):,} | {len(others):,} |")
         differing += others[:SHOWN]
     print(f"\nNot asked, since it takes a broker that runs: {', '.join(NOT_ASKED)}")
     for question, answer in differing:

@@ -37,14 +37,14 @@ def test_tables_are_found_by_name(
     assert f"--warehouse {NIGHTS}" in capsys.readouterr().out
     folder = tmp_path / f"o'clock {NIGHTS}"
     for table in (*TABLES, RUN_LEDGER):
-        found = spark.table(f"{NIGHTS}.{table.name}")
-        assert found.columns == table.schema.names
-        assert found.count() == spark.read.format("delta").load(f"{folder}/{table.name}").count()
+        frame = spark.table(f"{NIGHTS}.{table.name}")
+        assert frame.columns == table.schema.names
+        assert frame.count() == spark.read.format("delta").load(f"{folder}/{table.name}").count()
 
     for view, rows, time in (("deliveries", 3829, "available_at"), ("messages", 743, "store_timestamp")):
-        found = spark.table(f"{NIGHTS}.{view}")
-        assert found.where(f"unix_millis({time}_utc) = {time}").count() == found.count() == rows
-        assert all(found.schema[name].metadata["comment"] for name in (time, f"{time}_utc", "commitlog_offset"))
+        frame = spark.table(f"{NIGHTS}.{view}")
+        assert frame.where(f"unix_millis({time}_utc) = {time}").count() == frame.count() == rows
+        assert all(frame.schema[name].metadata["comment"] for name in (time, f"{time}_utc", "commitlog_offset"))
     assert {"keys", "properties"} < set(spark.table(f"{NIGHTS}.messages").columns)
 
     nightly.main(arguments("small", NIGHTS))

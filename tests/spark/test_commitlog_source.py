@@ -25,31 +25,29 @@ def test_a_store_reads_as_its_messages(spark: SparkSession) -> None:
     read = (
         spark.read.format("rocketmq_commitlog").option("brokerName", "broker-a").load(str(capture("small") / "store"))
     )
-    found = read.drop("body").orderBy("commitlog_offset").collect()
+    rows_read = read.drop("body").orderBy("commitlog_offset").collect()
     expected = [row for row in rows("small", "messages") if not row.get("blank")]
 
     assert read.columns == ["broker_name", *SCHEMA.names]
-    assert {row.broker_name for row in found} == {"broker-a"}
-    assert [row.msg_id for row in found] == [row["msgId"] for row in expected]
-    assert [row.properties for row in found] == [row["properties"] for row in expected]
-    assert [row.store_timestamp for row in found] == [row["storeTimestamp"] for row in expected]
+    assert {row.broker_name for row in rows_read} == {"broker-a"}
+    assert [row.msg_id for row in rows_read] == [row["msgId"] for row in expected]
+    assert [row.properties for row in rows_read] == [row["properties"] for row in expected]
+    assert [row.store_timestamp for row in rows_read] == [row["storeTimestamp"] for row in expected]
 
 
 def test_one_partition_a_segment_file(spark: SparkSession) -> None:
-    found = messages(spark, "commitlog_offset bigint").select(F.spark_partition_id().alias("part"), "commitlog_offset")
-    parts = {(row.part, row.commitlog_offset // 131072) for row in found.collect()}
+    frame = messages(spark, "commitlog_offset bigint").select(F.spark_partition_id().alias("part"), "commitlog_offset")
+    parts = {(row.part, row.commitlog_offset // 131072) for row in frame.collect()}
 
     assert parts == {(index, index) for index in range(6)}
 
 
 def test_the_schema_is_the_projection(spark: SparkSession) -> None:
-    found = messages(spark, "body binary, topic string, flag int").where("topic = 'OrderEvents'").first()
+    row = messages(spark, "body binary, topic string, flag int").where("topic = 'OrderEvents'").first()
 
-    assert found is not None
-    assert list(found.asDict()) == ["body", "topic", "flag"]
-    assert len(found.body) == next(
-        r["bodyLength"] for r in rows("small", "messages") if r.get("topic") == "OrderEvents"
-    )
+    assert row is not None
+    assert list(row.asDict()) == ["body", "topic", "flag"]
+    assert len(row.body) == next(r["bodyLength"] for r in rows("small", "messages") if r.get("topic") == "OrderEvents")
 
 
 @pytest.mark.parametrize("pushdown", ["false", "true"])

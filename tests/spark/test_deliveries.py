@@ -46,35 +46,35 @@ def block(kept: dict[str, dict[str, object]], messages: int) -> pa.Table:
 
 def by_spark(spark: SparkSession, blocks: pa.Table) -> dict[str, list[tuple[object, ...]]]:
     with_broker = blocks.append_column("broker_name", pa.array(["b"] * len(blocks)))
-    found: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+    deliveries_of: dict[str, list[tuple[object, ...]]] = defaultdict(list)
     for row in pairs(spark.createDataFrame(with_broker)).collect():
-        found[row["consumer_group"]].append(
+        deliveries_of[row["consumer_group"]].append(
             (row["queue_offset"], row["commitlog_offset"], row["available_at"], row["subscription_from"])
         )
-    return found
+    return deliveries_of
 
 
 def by_arrow(blocks: pa.Table) -> dict[str, list[tuple[object, ...]]]:
-    found: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+    deliveries_of: dict[str, list[tuple[object, ...]]] = defaultdict(list)
     for batch in pairs_of(blocks):
         for row in batch.to_pylist():
-            found[row["consumer_group"]].append(
+            deliveries_of[row["consumer_group"]].append(
                 (row["queue_offset"], row["commitlog_offset"], row["available_at"], row["subscription_from"])
             )
-    return found
+    return deliveries_of
 
 
 @pytest.mark.parametrize("reader", ["spark", "arrow"])
 def test_every_way_to_keep_a_block(spark: SparkSession, reader: str) -> None:
     blocks = block(KEPT, MESSAGES)
-    found = by_spark(spark, blocks) if reader == "spark" else by_arrow(blocks)
+    by_group = by_spark(spark, blocks) if reader == "spark" else by_arrow(blocks)
     for name, positions in EXPECTED.items():
-        assert sorted(found[name]) == [(100 + i, 1000 + 50 * i, 50 + i, 7) for i in positions]
-        assert sorted(found[f"{name}, too"]) == [(100 + i, 1000 + 50 * i, 9, 8) for i in positions]
+        assert sorted(by_group[name]) == [(100 + i, 1000 + 50 * i, 50 + i, 7) for i in positions]
+        assert sorted(by_group[f"{name}, too"]) == [(100 + i, 1000 + 50 * i, 9, 8) for i in positions]
 
 
 @pytest.mark.parametrize("reader", ["spark", "arrow"])
 def test_a_block_of_odd_length(spark: SparkSession, reader: str) -> None:
     blocks = block({"all": {"messages": 70, "positions": None, "bits": None}}, 70)
-    found = by_spark(spark, blocks) if reader == "spark" else by_arrow(blocks)
-    assert len(found["all"]) == 70
+    by_group = by_spark(spark, blocks) if reader == "spark" else by_arrow(blocks)
+    assert len(by_group["all"]) == 70

@@ -70,8 +70,8 @@ def test_what_hooks_drop_is_counted_and_listed(
             assert outcomes.get("DROPPED_BY_CLIENT", set()) == set(map(tuple, row["broker"])) - passed
     counted: dict[tuple[str, str], Counter[str]] = {}
     for row in rows_of(tmp_path / "w", "delivery_stats"):
-        of_group = counted.setdefault((row["consumer_group"], row["topic"]), Counter())
-        of_group.update({name: row[name] for name in ("delivered", "dropped_by_hook", "hash_collisions")})
+        group_counts = counted.setdefault((row["consumer_group"], row["topic"]), Counter())
+        group_counts.update({name: row[name] for name in ("delivered", "dropped_by_hook", "hash_collisions")})
     for key, outcomes in got.items():
         names = {"DELIVERED": "delivered", "DROPPED_BY_HOOK": "dropped_by_hook", "DROPPED_BY_CLIENT": "hash_collisions"}
         assert {name: len(outcomes.get(name, ())) for name in names} == {
@@ -89,8 +89,8 @@ def test_a_warehouse_whose_name_reads_as_a_pattern(spark: SparkSession, tmp_path
     warehouse = tmp_path / "w[1]{2}*"
     given = ("--subscriptions", tmp_path / "subscriptions.yaml", "--filter-hooks", tmp_path / "hooks.yaml")
     nightly.main(list(map(str, ("--store", store, "--warehouse", warehouse, *given))))
-    found = [(row["queue_offset"], row["outcome"]) for row in rows_of(warehouse, "deliveries")]
-    assert sorted(found) == [(0, "DELIVERED"), (1, "DROPPED_BY_HOOK"), (2, "DELIVERED"), (3, "DROPPED_BY_HOOK")]
+    outcomes = [(row["queue_offset"], row["outcome"]) for row in rows_of(warehouse, "deliveries")]
+    assert sorted(outcomes) == [(0, "DELIVERED"), (1, "DROPPED_BY_HOOK"), (2, "DELIVERED"), (3, "DROPPED_BY_HOOK")]
 
 
 def test_small_arrow_batches_make_no_more_blocks(spark: SparkSession, tmp_path: Path) -> None:
@@ -238,6 +238,6 @@ def test_a_night_with_hooks_is_repeated_with_them_or_not_at_all(spark: SparkSess
     assert contents(tmp_path / "w") == before
     log = BrokerLog().append(18)
     again("--redo-from", 0, "--filter-hooks", hooks)
-    found = contents(tmp_path / "w")
+    after = contents(tmp_path / "w")
     for table in ("consumequeue", "deliveries", "delivery_stats", "consumer_offsets", "queue_progress"):
-        assert found[table] == before[table], table
+        assert after[table] == before[table], table

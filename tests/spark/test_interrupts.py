@@ -10,7 +10,7 @@ from pathlib import Path
 from jobs.cli.session import delta_jars
 
 PROJECT = Path(__file__).parents[2]
-TOLD = "mqsieve: interrupted: no table is half written; run the same command again to continue\n"
+MESSAGE = "mqsieve: interrupted: no table is half written; run the same command again to continue\n"
 WORKING = """
 import os, signal, threading
 from jobs.cli import application
@@ -47,7 +47,7 @@ def ended(program: str, **environment: str) -> tuple[int, str, str]:
 
 
 def test_while_spark_works() -> None:
-    assert ended(WORKING, MQSIEVE_SPARK_OPTIONS="--master\nlocal[1]") == (130, "", TOLD)
+    assert ended(WORKING, MQSIEVE_SPARK_OPTIONS="--master\nlocal[1]") == (130, "", MESSAGE)
 
 
 def test_while_spark_starts(tmp_path: Path) -> None:
@@ -57,4 +57,4 @@ def test_while_spark_starts(tmp_path: Path) -> None:
     kill = f"{sys.executable} -c 'import os, signal, sys; os.kill(int(sys.argv[1]), signal.SIGINT)' $PPID"
     submit.write_text(f"#!/bin/sh\n{kill}\nexec tail -f /dev/null\n")
     submit.chmod(0o755)
-    assert ended(STARTING, SPARK_HOME=str(tmp_path)) == (130, "", TOLD)
+    assert ended(STARTING, SPARK_HOME=str(tmp_path)) == (130, "", MESSAGE)

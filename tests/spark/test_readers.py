@@ -68,11 +68,11 @@ def test_the_door_gives_data_frames_of_spark(spark: SparkSession, replayed: Repl
     group = mqsieve.deliveries.of(group="cg_sql_region_price", topic="OrderEvents")
     messages = mqsieve.messages.to_spark(spark).select("broker_name", "commitlog_offset", "keys", "store_timestamp_utc")
     joined = group.to_spark(spark).join(messages, ["broker_name", "commitlog_offset"])
-    found = joined.selectExpr("keys", "unix_millis(available_at_utc)", "unix_millis(store_timestamp_utc)").collect()
+    answer = joined.selectExpr("keys", "unix_millis(available_at_utc)", "unix_millis(store_timestamp_utc)").collect()
     frame = mqsieve.messages.to_pandas().merge(group.to_pandas(), on=["broker_name", "commitlog_offset"])
-    assert len(found) == 21
+    assert len(answer) == 21
     expected = frame[["keys", "available_at", "store_timestamp"]].itertuples(index=False, name=None)
-    assert Counter(map(tuple, found)) == Counter(expected)
+    assert Counter(map(tuple, answer)) == Counter(expected)
     assert (frame["available_at_utc"].astype("int64") == frame["available_at"]).all()
     assert mqsieve.entries.to_spark(spark).count() == 739
     lags = mqsieve.lag()

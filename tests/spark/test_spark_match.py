@@ -15,9 +15,9 @@ def test_rows_have_the_groups_that_match(spark: SparkSession) -> None:
     orders = spark.createDataFrame(
         [(1, {"price": "60"}), (2, {"price": "x"}), (3, {}), (4, None)], "id INT, attributes MAP<STRING, STRING>"
     )
-    found = match(orders, SUBSCRIPTIONS, properties="attributes")
-    assert found.columns == ["id", "attributes", "groups"]
-    assert {row["id"]: row["groups"] for row in found.collect()} == {
+    frame = match(orders, SUBSCRIPTIONS, properties="attributes")
+    assert frame.columns == ["id", "attributes", "groups"]
+    assert {row["id"]: row["groups"] for row in frame.collect()} == {
         1: ["cg_expensive", "cg_all"], 2: ["cg_all"], 3: ["cg_without"], 4: ["cg_without"],
     }  # fmt: skip
     with pytest.raises(UsageError, match="must be a column with a map"):

@@ -19,13 +19,13 @@ from tests.nights.commands import NIGHTS, night
 from tests.nights.damage import copy_of, rewrite
 from tests.replayed import Replayed
 
-OF_MESSAGES = ("queue_offset", "commitlog_offset", "available_at")
+MESSAGE_COLUMNS = ("queue_offset", "commitlog_offset", "available_at")
 
 
 def by_queue(rows: DataFrame) -> DataFrame:
     """A row for each group and queue, with its messages as an array: there are 150,946 deliveries of all captures."""
-    key = [name for name in rows.columns if name not in OF_MESSAGES]
-    return rows.groupBy(key).agg(F.sort_array(F.collect_list(F.struct(*OF_MESSAGES))).alias("messages"))
+    key = [name for name in rows.columns if name not in MESSAGE_COLUMNS]
+    return rows.groupBy(key).agg(F.sort_array(F.collect_list(F.struct(*MESSAGE_COLUMNS))).alias("messages"))
 
 
 def configuration(folder: Path, capture_name: str, *changed: str) -> Path:
@@ -69,6 +69,6 @@ def test_an_audit_says_what_spark_computes_otherwise(
     rewrite(warehouse, deliveries.DELIVERY_BLOCKS, lambda blocks: blocks[1:])
     with pytest.raises(CheckFailed, match=r"audits failed: spark_computes_the_deliveries$"):
         audit.main(["--warehouse", str(tmp_path / "w"), "--engine", "spark"])
-    found = capsys.readouterr().out
-    assert "spark_computes_the_entries     ok" in found
-    assert "missing" in found
+    out = capsys.readouterr().out
+    assert "spark_computes_the_entries     ok" in out
+    assert "missing" in out

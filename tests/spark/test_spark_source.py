@@ -17,7 +17,7 @@ def test_deliveries_are_those_that_spark_reads_from_delta(
 ) -> None:
     warehouse = replayed("small")
     mqsieve.spark.register(spark)
-    found = spark.read.format("mqsieve").option("table", "deliveries").load(warehouse.location)
-    expected = deliveries.read(spark, warehouse).select(found.columns)
-    assert found.count() > 0
-    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True)
+    frame = spark.read.format("mqsieve").option("table", "deliveries").load(warehouse.location)
+    expected = deliveries.read(spark, warehouse).select(frame.columns)
+    assert frame.count() > 0
+    assert_df_equality(frame, expected, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True)

@@ -79,9 +79,9 @@ def disagreements(
     answers = evaluated(spark, [compiled for compiled, _ in asked], list(rows))
     for (compiled, cases), answer in zip(asked, answers, strict=True):
         for case in cases:
-            found = answer[rows[tuple(case["properties"].items())]]
-            if found is not (case["result"] == "TRUE"):
-                yield compiled.expression, case, found
+            outcome = answer[rows[tuple(case["properties"].items())]]
+            if outcome is not (case["result"] == "TRUE"):
+                yield compiled.expression, case, outcome
 
 
 def test_spark_agrees_with_the_reference_on_random_expressions(spark: SparkSession) -> None:
@@ -95,13 +95,13 @@ def test_spark_agrees_with_the_reference_on_random_expressions(spark: SparkSessi
     messages = [generator.properties() for _ in range(200)]
     wrong = []
     for compiled, answer in zip(asked, evaluated(spark, asked, [list(m.items()) for m in messages]), strict=True):
-        for message, found in zip(messages, answer, strict=True):
+        for message, outcome in zip(messages, answer, strict=True):
             try:
                 expected = compiled.evaluate(message) is True
             except EvaluationError:
                 expected = False
-            if found is not expected:
-                wrong.append((compiled.expression, message, found))
+            if outcome is not expected:
+                wrong.append((compiled.expression, message, outcome))
     assert not wrong, wrong[:10]
 
 

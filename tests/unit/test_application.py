@@ -74,11 +74,11 @@ FAILURES: list[tuple[BaseException | None, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "code", "told"), FAILURES)
+@pytest.mark.parametrize(("error", "code", "message"), FAILURES)
 def test_a_failure_is_one_line(
     error: BaseException | None,
     code: int,
-    told: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -92,7 +92,7 @@ def test_a_failure_is_one_line(
 
     with pytest.raises(SystemExit) as ended:
         application.run(main)
-    assert (ended.value.code, capsys.readouterr().err) == (code, told)
+    assert (ended.value.code, capsys.readouterr().err) == (code, message)
 
 
 def test_an_argument_that_is_not_utf_8(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,14 +108,14 @@ def test_an_argument_that_is_not_utf_8(capsys: pytest.CaptureFixture[str], monke
 
 
 @pytest.mark.parametrize(
-    ("job", "code", "told"),
+    ("job", "code", "message"),
     [
         ("for _ in range(100_000): print('a line')", 141, ""),
         ("print('a line')", 141, ""),
         ("print('a line', end=''); raise CheckFailed('2 differences')", 3, "mqsieve: 2 differences\n"),
     ],
 )
-def test_a_reader_that_has_enough_ends_a_job_quietly(job: str, code: int, told: str) -> None:
+def test_a_reader_that_has_enough_ends_a_job_quietly(job: str, code: int, message: str) -> None:
     frame = (
         "from jobs.cli import application\nfrom jobs.cli.application import CheckFailed\n"
         f"def main(arguments):\n    {job}\napplication.run(main)\n"
@@ -129,7 +129,7 @@ def test_a_reader_that_has_enough_ends_a_job_quietly(job: str, code: int, told: 
         env=buffered,
     )  # fmt: skip
     os.close(write)
-    assert (ended.returncode, ended.stderr) == (code, told)
+    assert (ended.returncode, ended.stderr) == (code, message)
 
 
 def test_a_terminal_that_is_not_utf_8() -> None:
@@ -155,8 +155,8 @@ def test_verbose_shows_where(capsys: pytest.CaptureFixture[str], monkeypatch: py
 
     with pytest.raises(SystemExit):
         application.run(main)
-    told = capsys.readouterr().err
-    assert told.startswith("mqsieve: failed: deep inside (-v shows all)\nTraceback (most recent call last):")
+    message = capsys.readouterr().err
+    assert message.startswith("mqsieve: failed: deep inside (-v shows all)\nTraceback (most recent call last):")
 
 
 def test_a_job_imports_pandas_only_for_user_code() -> None:

@@ -15,6 +15,6 @@ from schemas.arrow_batches import split
 def test_split_keeps_all_rows_in_order(sizes: list[int], parts: list[int]) -> None:
     numbers = iter(range(sum(sizes)))
     batches = [pa.record_batch({"n": [next(numbers) for _ in range(size)]}) for size in sizes]
-    found = [[n for batch in part for n in batch["n"].to_pylist()] for part in split(batches, 4)]
-    assert [len(part) for part in found] == parts
-    assert [n for part in found for n in part] == list(range(sum(sizes)))
+    rows_of_parts = [[n for batch in part for n in batch["n"].to_pylist()] for part in split(batches, 4)]
+    assert [len(part) for part in rows_of_parts] == parts
+    assert [n for part in rows_of_parts for n in part] == list(range(sum(sizes)))

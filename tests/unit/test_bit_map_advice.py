@@ -31,32 +31,32 @@ USUAL = BloomFilter.create_by_fn(20, 32)
     ],
 )  # fmt: skip
 def test_the_verdict_has_a_reason(load: TopicLoad, use: bool, reason: str) -> None:
-    found = bit_map_advice(load, USUAL)
-    assert (found.use, reason in found.reason) == (use, True)
+    advice = bit_map_advice(load, USUAL)
+    assert (advice.use, reason in advice.reason) == (use, True)
 
 
 def test_numbers_follow_from_the_load() -> None:
-    found = bit_map_advice(replace(SELECTIVE, dead_groups=5, passed_stage1=11_900, false_positives=1_900), USUAL)
-    assert found.store_evaluations == 250_000
-    assert (found.reads_without, found.reads_with) == (200_000, 11_900)
-    assert (found.saved_bytes, found.extension_bytes) == (188_100 * 500, 10_000 * (20 + 14))
-    assert found.measured_rate == 0.01
+    advice = bit_map_advice(replace(SELECTIVE, dead_groups=5, passed_stage1=11_900, false_positives=1_900), USUAL)
+    assert advice.store_evaluations == 250_000
+    assert (advice.reads_without, advice.reads_with) == (200_000, 11_900)
+    assert (advice.saved_bytes, advice.extension_bytes) == (188_100 * 500, 10_000 * (20 + 14))
+    assert advice.measured_rate == 0.01
 
 
 def test_messages_older_than_the_filters_are_read_and_do_not_count_in_the_rate() -> None:
-    found = bit_map_advice(replace(SELECTIVE, passed_stage1=60_000, false_positives=1_400), USUAL)
-    assert found.reads_with == 60_000
-    assert found.saved_bytes == 140_000 * 500
-    assert found.measured_rate == 1_400 / (200_000 - 60_000 + 1_400)
+    advice = bit_map_advice(replace(SELECTIVE, passed_stage1=60_000, false_positives=1_400), USUAL)
+    assert advice.reads_with == 60_000
+    assert advice.saved_bytes == 140_000 * 500
+    assert advice.measured_rate == 1_400 / (200_000 - 60_000 + 1_400)
 
 
 def test_a_filter_that_is_too_large_gets_a_better_one() -> None:
-    found = bit_map_advice(replace(SELECTIVE, message_bytes=100), BloomFilter.create_by_fn(1, 20_000))
-    assert not found.use
-    assert found.best is not None
-    assert found.best.m < 300
-    assert "with maxErrorRateOfBloomFilter=" in found.reason
-    assert "it would pay" in found.reason
+    advice = bit_map_advice(replace(SELECTIVE, message_bytes=100), BloomFilter.create_by_fn(1, 20_000))
+    assert not advice.use
+    assert advice.best is not None
+    assert advice.best.m < 300
+    assert "with maxErrorRateOfBloomFilter=" in advice.reason
+    assert "it would pay" in advice.reason
 
 
 def test_the_rate_is_what_a_filter_has() -> None:

@@ -86,8 +86,8 @@ def stored_rows(folder: Path, *row_groups: list[Row]) -> tuple[list[Row], list[s
     paths = [file.path for file in files]
     assert [file.rows for file in files] == [pq.read_metadata(folder / path).num_rows for path in paths]
     columns = [",".join(pq.read_schema(folder / path).names) for path in paths]
-    found = read_rows(ROWS, storage, paths).to_pylist()
-    return [(row["number"], row["text"], row["rest"]) for row in found], columns
+    result = read_rows(ROWS, storage, paths).to_pylist()
+    return [(row["number"], row["text"], row["rest"]) for row in result], columns
 
 
 def test_columns_without_values_are_left_out_until_they_have_some(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_columns_without_values_are_left_out_until_they_have_some(tmp_path: Path
         [(5, None, "y")],
         [(6, "e", None)],
     ]
-    found, columns = stored_rows(tmp_path, *groups)
-    assert found == [row for group in groups for row in group]
+    rows, columns = stored_rows(tmp_path, *groups)
+    assert rows == [row for group in groups for row in group]
     assert columns == ["number,text", "number,text,rest", "number,text,rest"]
 
 
@@ -118,16 +118,16 @@ def test_readers_get_the_rows_for_which_all_conditions_hold(tmp_path: Path) -> N
     paths = [file.path for file in writer.close()]
     for _ in range(100):
         low, below = (rng.choice([None, *range(-1, 26)]) for _ in range(2))
-        chosen = rng.sample(range(-1, 26), rng.randrange(12))
-        where = [within("number", low, below)] + [one_of("number", chosen)] * rng.randrange(2)
-        found = read_rows(ROWS, storage, paths, ["text"], where)["text"].to_pylist()
-        assert found == [
+        listed = rng.sample(range(-1, 26), rng.randrange(12))
+        where = [within("number", low, below)] + [one_of("number", listed)] * rng.randrange(2)
+        texts = read_rows(ROWS, storage, paths, ["text"], where)["text"].to_pylist()
+        assert texts == [
             str(number)
             for number in chain(*numbers)
             if number is not None
             and (low is None or low <= number)
             and (below is None or number < below)
-            and (len(where) == 1 or number in chosen)
+            and (len(where) == 1 or number in listed)
         ]
 
 
@@ -138,7 +138,7 @@ def test_stored_messages_are_those_of_the_log(tmp_path: Path, seed: int) -> None
     long_values = [f"{'x' * 20}{number:03}{'y' * 20}".encode() for number in range(300)]
 
     def properties(number: int) -> bytes:
-        chosen = {
+        values = {
             b"few": rng.choice([b"", b"a", b"bb", "\u00e9".encode(), b"123456789", b"1234567890123456"]),
             b"many": str(rng.randrange(10**9)).encode(),
             b"long": rng.choice(long_values),
@@ -147,8 +147,8 @@ def test_stored_messages_are_those_of_the_log(tmp_path: Path, seed: int) -> None
             b"bytes": rng.choice([b"\xff", b"ok", b"\xed\xa0\x80"]) if number % 1_500 == 7 else b"z",
             f"n{number % 40}".encode(): b"w",
         }
-        names = rng.sample(list(chosen), rng.randrange(len(chosen) + 1))
-        return b"".join(name + b"\1" + chosen[name] + b"\2" for name in names)
+        names = rng.sample(list(values), rng.randrange(len(values) + 1))
+        return b"".join(name + b"\1" + values[name] + b"\2" for name in names)
 
     records = [{"topic": rng.choice([b"A", b"B"]), "properties": properties(number)} for number in range(6_000)]
     storage = Storage.at(str(tmp_path))
@@ -166,9 +166,9 @@ def test_stored_messages_are_those_of_the_log(tmp_path: Path, seed: int) -> None
     if waiting:
         writer.write(waiting)
     stored = read_rows(COMMITLOG, storage, [file.path for file in writer.close()])
-    found = view(stored, columns).to_pylist(maps_as_pydicts="strict")
-    assert found == pa.Table.from_batches(decoded).to_pylist(maps_as_pydicts="strict")
-    assert_filters_read(concat(parts), [row["properties"] or {} for row in found])
+    row_dicts = view(stored, columns).to_pylist(maps_as_pydicts="strict")
+    assert row_dicts == pa.Table.from_batches(decoded).to_pylist(maps_as_pydicts="strict")
+    assert_filters_read(concat(parts), [row["properties"] or {} for row in row_dicts])
 
 
 def check_properties(folder: Path, texts: list[bytes], wanted: list[str] | None = None, chunk_bytes: int = 1) -> None:
@@ -183,8 +183,8 @@ def check_properties(folder: Path, texts: list[bytes], wanted: list[str] | None 
     expected = pa.Table.from_batches(decoded)["properties"].to_pylist(maps_as_pydicts="strict")
     writer.write(batches)
     paths = [file.path for file in writer.close()]
-    found = view(read_rows(COMMITLOG, storage, paths), ["properties"])["properties"]
-    assert found.to_pylist(maps_as_pydicts="strict") == expected
+    column = view(read_rows(COMMITLOG, storage, paths), ["properties"])["properties"]
+    assert column.to_pylist(maps_as_pydicts="strict") == expected
     properties = [row or {} for row in expected]
     assert_filters_read(concat(parts), properties)
     (stored,) = read_messages(storage, paths, WHOLE_LOG, None, {name for row in properties for name in row})
@@ -203,10 +203,10 @@ def test_nights_that_give_a_property_other_columns_are_read_together(tmp_path: P
         names = rng.sample("abcdef", 4)
         records = []
         for number in range(200):
-            chosen = {name: f"{name} {night} {number % 7}" for name in rng.sample(names, rng.randrange(4))}
-            properties.append(chosen)
+            values = {name: f"{name} {night} {number % 7}" for name in rng.sample(names, rng.randrange(4))}
+            properties.append(values)
             topics.append(rng.choice("AB"))
-            text = "".join(f"{name}\1{value}\2" for name, value in chosen.items())
+            text = "".join(f"{name}\1{value}\2" for name, value in values.items())
             records.append({"topic": topics[-1].encode(), "properties": text.encode()})
         rows, writer = CommitlogRows("run", Bodies.NONE, {}), DataFileWriter(COMMITLOG, storage)
         for batch, messages, _ in chunks(tmp_path, log_of(*records), rows, ["topic"], chunk_bytes=1 << 12):
@@ -216,8 +216,10 @@ def test_nights_that_give_a_property_other_columns_are_read_together(tmp_path: P
         paths += [file.path for file in writer.close()]
     assert_filters_read(concat(parts), properties)
     assert_filters_read(concat(list(read_messages(storage, paths, WHOLE_LOG, None, set("abcdef")))), properties)
-    of_b = [found for topic, found in zip(topics, properties, strict=True) if topic == "B"]
-    assert_filters_read(concat(list(read_messages(storage, paths, WHOLE_LOG, {"B"}, set("abcdef")))), of_b)
+    properties_of_b = [
+        message_properties for topic, message_properties in zip(topics, properties, strict=True) if topic == "B"
+    ]
+    assert_filters_read(concat(list(read_messages(storage, paths, WHOLE_LOG, {"B"}, set("abcdef")))), properties_of_b)
 
 
 SEPARATED = [b"\1", b"\2"]
@@ -299,9 +301,9 @@ def test_texts_that_chunks_of_a_log_share_or_do_not(tmp_path: Path) -> None:
     writer.write(batches[:1])
     writer.write(batches[1:])
     (file,) = writer.close()
-    found = pq.read_table(tmp_path / file.path)
+    table = pq.read_table(tmp_path / file.path)
     assert len(batches) > 3
-    assert found.select(columns).to_pylist() == pa.Table.from_batches(decoded).to_pylist()
-    assert found["property_names"].to_pylist() == [None if number % 3 == 0 else "a" for number in range(120)]
+    assert table.select(columns).to_pylist() == pa.Table.from_batches(decoded).to_pylist()
+    assert table["property_names"].to_pylist() == [None if number % 3 == 0 else "a" for number in range(120)]
     stored = StoredFile.from_data_file(file, None)
     assert [topic for topic in ("T", "T0", "T2", "T3") if may_have(stored, topic)] == ["T0", "T2"]

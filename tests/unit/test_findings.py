@@ -70,8 +70,8 @@ def test_static_findings(subscription: str, expected: list[tuple[str, str]]) -> 
 
 def test_groups_that_get_the_same_messages_are_named_once() -> None:
     rows = in_force("g1 sql TAGS IN (''a'', ''b'')\ng2 tag b||a\ng3 tag b\ng4 tag *\ng5 sql TRUE")
-    (found,) = (each for each in static_findings(rows) if each.code == "equivalent-groups")
-    assert (found.consumer_group, found.text) == (
+    (finding,) = (each for each in static_findings(rows) if each.code == "equivalent-groups")
+    assert (finding.consumer_group, finding.text) == (
         "g1",
         "gets the same messages as g2, though their filters are written differently",
     )
@@ -83,8 +83,8 @@ def on_messages(expression: str, **values: list[str | None]) -> FilterOnMessages
     one = MessageFilter("g", "T", expression=compiled.predicate, failure=compiled.error_predicate)
     count = len(next(iter(values.values())))
     columns = {name: Column(pa.array(texts, pa.string())) for name, texts in values.items()}
-    (found,) = filters_on_messages([one], [compiled], TopicMessages(count, columns, pa.array([0] * count)))
-    return found
+    (filter_matches,) = filters_on_messages([one], [compiled], TopicMessages(count, columns, pa.array([0] * count)))
+    return filter_matches
 
 
 @pytest.mark.parametrize(
@@ -112,5 +112,5 @@ def test_the_tags_that_share_a_hash_are_named() -> None:
     messages = TopicMessages(5, {"TAGS": Column(tags)}, tags_codes(tags))
     one = message_filter(row, [row], BrokerConfig())
     assert one is not None
-    (found,) = filters_on_messages([one], [None], messages)
-    assert (found.matched, found.collided, found.colliding_tags) == (1, 2, ["BB"])
+    (filter_matches,) = filters_on_messages([one], [None], messages)
+    assert (filter_matches.matched, filter_matches.collided, filter_matches.colliding_tags) == (1, 2, ["BB"])

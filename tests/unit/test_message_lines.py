@@ -29,15 +29,17 @@ VIEWED = ["topic", "tags", "keys", "properties", "body", "body_is_damaged", *(n 
 
 def rows_of(batches: list[MessageBatch]) -> dict[int, dict[str, Any]]:
     """The messages as readers of commitlog see them, by line number."""
-    found: dict[int, dict[str, Any]] = {}
+    rows_by_line: dict[int, dict[str, Any]] = {}
     for batch in batches:
         numbers = {"queue_id": pa.int32(), "queue_offset": pa.int64(), "commitlog_offset": pa.int64()}
         missing = [name for name in numbers if name not in batch.columns or batch.columns[name].null_count]
         places = batch.with_columns({name: pa.array(batch.lines, numbers[name]) for name in missing})
         made = MessageLogRows("run", Bodies.KEEP).rows(places)
         rows = pa.Table.from_batches([made]).cast(COMMITLOG.file_schema)
-        found |= dict(zip(batch.lines.tolist(), view(rows, VIEWED).to_pylist(maps_as_pydicts="strict"), strict=True))
-    return found
+        rows_by_line |= dict(
+            zip(batch.lines.tolist(), view(rows, VIEWED).to_pylist(maps_as_pydicts="strict"), strict=True)
+        )
+    return rows_by_line
 
 
 def assert_same(content: bytes, form: LogForm) -> list[MessageBatch]:

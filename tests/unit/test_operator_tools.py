@@ -73,7 +73,7 @@ def test_a_broker_log_becomes_the_events_it_logged(tmp_path: Path, capsys: pytes
     subscriptions.main([str(tmp_path / "broker.log")])
     parsed = parse_subscriptions(capsys.readouterr().out)
     assert not parsed.rejected
-    found = [
+    events = [
         (
             event.at - 1795240800000,
             event.operation.value,
@@ -82,7 +82,7 @@ def test_a_broker_log_becomes_the_events_it_logged(tmp_path: Path, capsys: pytes
         )
         for event in parsed.events
     ]
-    assert found == [
+    assert events == [
         (1_000, "register", "cg_rich", ["price > 50.0 AND note = ', x=1]'"]),
         (2_000, "register", "cg_paid", ["paid || shipped"]),
         (2_000, "register", "cg_paid", ["*"]),
@@ -324,13 +324,13 @@ def test_what_each_client_runs_becomes_heartbeats(tmp_path: Path, capsys: pytest
     assert err == "2 clients of 1 group\n"
     parsed = parse_subscriptions(out)
     assert not parsed.rejected
-    found = [
+    events = [
         (event.at, event.operation.value, event.group, event.client_id,
          [(each["topic"], each["type"], each["expression"]) for each in event.subscriptions])
         for event in parsed.events
     ]  # fmt: skip
     retry = ("%RETRY%cg_rich", "TAG", "*")
-    assert found == [
+    assert events == [
         (1795237500000, "heartbeat", "cg_rich", "10.0.0.6@1#2", [("Orders", "TAG", "TagA"), retry]),
         (1795237513466, "heartbeat", "cg_rich", "10.0.0.5@4103",
          [("Orders", "SQL92", "price > 5.0\nAND region = 'x'"), retry, ("Payments", "TAG", "paid || shipped")]),

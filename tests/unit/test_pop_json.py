@@ -28,24 +28,24 @@ def values_of(bodies: list[str]) -> list[dict[str, Any] | None]:
     # As in a log, other bytes follow each body.
     log = np.frombuffer(b"".join(body + b"\x05" for body in encoded) + bytes(SLACK), np.uint8)
     starts = np.cumsum(lengths + 1) - lengths - 1
-    found, is_read = read_bodies(log, starts, lengths)
-    texts = {name: found.text(name).to_pylist() for name in TEXTS}
+    bodies_read, is_read = read_bodies(log, starts, lengths)
+    texts = {name: bodies_read.text(name).to_pylist() for name in TEXTS}
     rows: list[dict[str, Any] | None] = []
     for row in range(len(bodies)):
-        values: dict[str, Any] = {name: int(found.numbers[name][row]) for name in NUMBERS}
+        values: dict[str, Any] = {name: int(bodies_read.numbers[name][row]) for name in NUMBERS}
         values |= {name: texts[name][row] for name in TEXTS}
         for name in LISTS:
-            first, length = (part[row] for part in found.lists[name])
-            values[name] = found.listed[first : first + length].tolist()
-        values["rp"] = bool(found.is_put_again[row])
+            first, length = (part[row] for part in bodies_read.lists[name])
+            values[name] = bodies_read.listed[first : first + length].tolist()
+        values["rp"] = bool(bodies_read.is_put_again[row])
         rows.append(values if is_read[row] else None)
     return rows
 
 
 def expected(body: str) -> dict[str, Any]:
     values = json.loads(body)
-    found = {name: values.get(name, NONE) for name in NUMBERS} | {name: values.get(name) for name in TEXTS}
-    return found | {name: values.get(name, []) for name in LISTS} | {"rp": "rp" in values}
+    fields = {name: values.get(name, NONE) for name in NUMBERS} | {name: values.get(name) for name in TEXTS}
+    return fields | {name: values.get(name, []) for name in LISTS} | {"rp": "rp" in values}
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,6 @@ def test_the_loop_for_plain_bodies_agrees_with_arrow() -> None:
                 + body[at + 1 :]
             )
         bodies.append(body)
-    found, by_arrow = values_of(bodies), values_of([body[:1] + " " + body[1:] for body in bodies])
-    assert [pair for pair in zip(bodies, found, by_arrow, strict=True) if pair[1] != pair[2]] == []
-    assert 300 < sum(row is not None for row in found) < 2_700
+    by_loop, by_arrow = values_of(bodies), values_of([body[:1] + " " + body[1:] for body in bodies])
+    assert [pair for pair in zip(bodies, by_loop, by_arrow, strict=True) if pair[1] != pair[2]] == []
+    assert 300 < sum(row is not None for row in by_loop) < 2_700

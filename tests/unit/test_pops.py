@@ -28,10 +28,10 @@ def records(*rows: tuple[int, int, int]) -> Records:
 def deliveries(checkpoints: Records, acknowledgements: Records) -> list[tuple[int, int, int, int]]:
     """Message, time of the pop, when it can be popped again, and when it was acknowledged."""
     single = np.ones(len(checkpoints), bool)
-    found = handed_out(checkpoints, checkpoints.popped_at + 10, single, acknowledgements)
+    result = handed_out(checkpoints, checkpoints.popped_at + 10, single, acknowledgements)
     columns = (
-        checkpoints.message[found.checkpoint], checkpoints.popped_at[found.checkpoint], found.visible_at,
-        found.acknowledged_at,
+        checkpoints.message[result.checkpoint], checkpoints.popped_at[result.checkpoint], result.visible_at,
+        result.acknowledged_at,
     )  # fmt: skip
     return sorted(zip(*(column.tolist() for column in columns), strict=True))
 
@@ -96,10 +96,10 @@ def test_when_a_group_pops(
     events = [registered(100, protocols[0]), LEFT, registered(300, protocols[1])]
     rows = subscription_history(events, BrokerConfig())
     pops = PopModes.from_text(modes.text).pops({KEY: rows}, events, PopGroups(), BrokerConfig())
-    found = (pops.recorded if modes.recorded else pops.planned).get(KEY, [])
-    assert found == expected
-    pulls = [row.valid_from for row in pulled_rows(rows, found) if row.is_consuming]
-    popping = [row.valid_from for row in rows if any(begin <= row.valid_from < end for begin, end in found)]
+    periods = (pops.recorded if modes.recorded else pops.planned).get(KEY, [])
+    assert periods == expected
+    pulls = [row.valid_from for row in pulled_rows(rows, periods) if row.is_consuming]
+    popping = [row.valid_from for row in rows if any(begin <= row.valid_from < end for begin, end in periods)]
     assert pulls == [at for at in (100, 300) if at not in popping]
 
 

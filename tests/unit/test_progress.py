@@ -23,7 +23,7 @@ def report(messages: int, seconds: float) -> NightReport:
 
 
 @pytest.mark.parametrize(
-    ("messages", "seconds", "compiling", "told"),
+    ("messages", "seconds", "compiling", "line"),
     [
         (743, 20.0, 19.5, "743 messages, 1,486/s (20.0 s, of which 19.5 s to compile)"),
         (743, 0.5, 0.0, "743 messages, 1,486/s (0.5 s)"),
@@ -32,10 +32,10 @@ def report(messages: int, seconds: float) -> NightReport:
     ],
 )
 def test_the_rate_is_that_without_compilation(
-    messages: int, seconds: float, compiling: float, told: str, capsys: pytest.CaptureFixture[str]
+    messages: int, seconds: float, compiling: float, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_end(report(messages, seconds), compiling)
-    assert capsys.readouterr().err.endswith(f"UTC broker-a: {told}\n")
+    assert capsys.readouterr().err.endswith(f"UTC broker-a: {line}\n")
 
 
 def test_compilation_is_told_when_it_begins_and_measured(capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,5 +81,5 @@ def test_consumer_filter_manager() -> None:
 
 @pytest.mark.parametrize(("table", "columns"), COLUMNS.items())
 def test_tables_have_the_columns_that_readers_use(table: str, columns: str) -> None:
-    (found,) = (each for each in [*TABLES, QUALITY_RESULTS, RUN_LEDGER] if each.name == table)
-    assert {*columns.split()} <= {*found.schema.names}
+    (definition,) = (each for each in [*TABLES, QUALITY_RESULTS, RUN_LEDGER] if each.name == table)
+    assert {*columns.split()} <= {*definition.schema.names}

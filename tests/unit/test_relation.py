@@ -37,16 +37,16 @@ from tests.unit.sql92.generator import NAMES, VALUES, Generator
 )
 def test_relation(old: str, new: str, kind: Kind) -> None:
     before, after = sql92.compile(old).predicate, sql92.compile(new).predicate
-    found = relation(before, after)
-    assert found.kind is kind
-    check_messages(found, before, after)
+    result = relation(before, after)
+    assert result.kind is kind
+    check_messages(result, before, after)
     mirrored = {Kind.WIDER: Kind.NARROWER, Kind.NARROWER: Kind.WIDER}.get(kind, kind)
     assert relation(after, before).kind is mirrored
 
 
 def test_integers_in_other_digits_are_told_apart_from_what_people_write() -> None:
-    found = relation(sql92.compile("price > 50").predicate, sql92.compile("price > 50.0").predicate)
-    assert (found.kind, found.plain_numbers, found.only_new) == (Kind.WIDER, True, {"price": "51.0"})
+    result = relation(sql92.compile("price > 50").predicate, sql92.compile("price > 50.0").predicate)
+    assert (result.kind, result.plain_numbers, result.only_new) == (Kind.WIDER, True, {"price": "51.0"})
     assert not relation(sql92.compile("price > 50.0").predicate, sql92.compile("price > 40.0").predicate).plain_numbers
 
 
@@ -59,28 +59,28 @@ def test_tags_and_expressions_are_compared() -> None:
 def test_filters_of_very_many_properties_are_compared() -> None:
     old = sql92.compile("a = 'x'").predicate
     new = sql92.compile(" OR ".join(f"p{i} = 'x'" for i in range(500))).predicate
-    found = relation(old, new)
-    assert (found.kind, found.only_old) == (Kind.OVERLAPPING, {"a": "x"})
-    check_messages(found, old, new)
+    result = relation(old, new)
+    assert (result.kind, result.only_old) == (Kind.OVERLAPPING, {"a": "x"})
+    check_messages(result, old, new)
 
 
-def check_messages(found: Relation, old: Predicate, new: Predicate) -> None:
+def check_messages(result: Relation, old: Predicate, new: Predicate) -> None:
     """The messages that are shown do what they are shown for."""
     for message, expected in (
-        (found.only_old, (True, False)),
-        (found.only_new, (False, True)),
-        (found.both, (True, True)),
+        (result.only_old, (True, False)),
+        (result.only_new, (False, True)),
+        (result.both, (True, True)),
     ):
         assert message is None or (holds(old, message), holds(new, message)) == expected
 
 
-def check_claim(found: Relation, old: Predicate, new: Predicate, message: dict[str, str]) -> None:
+def check_claim(result: Relation, old: Predicate, new: Predicate, message: dict[str, str]) -> None:
     """What is claimed holds on a message."""
     has_other_digits = any(c.isdigit() and not c.isascii() for text in message.values() for c in text)
-    if found.plain_numbers and has_other_digits:
+    if result.plain_numbers and has_other_digits:
         return
     before, after = holds(old, message), holds(new, message)
-    match found.kind:
+    match result.kind:
         case Kind.EQUIVALENT:
             assert before == after
         case Kind.WIDER:
@@ -128,11 +128,11 @@ def test_claims_about_random_pairs_hold() -> None:
     kinds = []
     for _ in range(examples(100, deep=700)):
         old, new = pair_of(random)
-        found = relation(old, new)
-        kinds.append(found.kind)
-        check_messages(found, old, new)
+        result = relation(old, new)
+        kinds.append(result.kind)
+        check_messages(result, old, new)
         for message in messages:
-            check_claim(found, old, new, message)
+            check_claim(result, old, new, message)
     assert set(kinds) == set(Kind)
     assert kinds.count(Kind.UNKNOWN) < len(kinds) / 10
 

@@ -52,10 +52,10 @@ def test_brokers_before_the_text_searches_read_every_expression_as_they_did(vers
         wrong += [] if row["compiles"] else [row["expression"]]
         for case in row["cases"]:
             properties = case["properties"] or {}
-            found = outcome(row["expression"], properties, version)
+            answer = outcome(row["expression"], properties, version)
             predicates = holds(compiled.predicate, properties), holds(compiled.error_predicate, properties)
-            if (found, predicates) != (case["result"], (found == "TRUE", found == "ERROR")):
-                wrong.append((row["expression"], case, found))
+            if (answer, predicates) != (case["result"], (answer == "TRUE", answer == "ERROR")):
+                wrong.append((row["expression"], case, answer))
     assert not wrong
 
 
@@ -63,9 +63,9 @@ def test_the_same_questions_have_the_other_answers_from_the_border_on() -> None:
     wrong = []
     for row in cases("versions"):
         for case in row["cases"]:
-            found = outcome(row["expression"], case["properties"] or {}, NEW)
-            if found != case["result_from_5.1.3"]:
-                wrong.append((row["expression"], case, found))
+            answer = outcome(row["expression"], case["properties"] or {}, NEW)
+            if answer != case["result_from_5.1.3"]:
+                wrong.append((row["expression"], case, answer))
     assert not wrong
 
 
@@ -81,7 +81,7 @@ def test_the_words_are_names_before() -> None:
 def test_advice_names_no_operator_that_the_broker_does_not_have(text: str) -> None:
     def advice(version: str) -> str:
         try:
-            return " ".join(found.suggestion for found in sql92.compile(text, version).findings)
+            return " ".join(finding.suggestion for finding in sql92.compile(text, version).findings)
         except InvalidExpression as error:
             return str(error)
 
@@ -90,8 +90,8 @@ def test_advice_names_no_operator_that_the_broker_does_not_have(text: str) -> No
 
 
 def test_the_linter_says_that_the_operator_came_later() -> None:
-    (found,) = sql92.compile("a CONTAINS 'x'", "4.9.7").findings
-    assert "CONTAINS is an operator from RocketMQ 5.1.3 on only, and a name before" in found.suggestion
+    (finding,) = sql92.compile("a CONTAINS 'x'", "4.9.7").findings
+    assert "CONTAINS is an operator from RocketMQ 5.1.3 on only, and a name before" in finding.suggestion
 
 
 def test_the_dialect_reads_as_a_version() -> None:
@@ -142,14 +142,14 @@ def test_redeliveries_and_the_filter_of_their_original_topic(version: str, row: 
     if asked["registered"] is not None:
         events.insert(0, registered(1, "cg", "T", asked["registered"]))
     rows = in_force_at(subscription_history(events, config), 3)
-    (of_retry,) = (each for each in message_filters(rows, config) if each.topic == "%RETRY%cg")
+    (retry_filter,) = (each for each in message_filters(rows, config) if each.topic == "%RETRY%cg")
     level = asked["level"].removeprefix("no RETRY_TOPIC, ")
     properties = {} if level == "-" else {"level": level}
     if level == asked["level"]:
         properties["RETRY_TOPIC"] = "T"
     if answer[1] == "NullPointerException":
-        assert holds(of_retry.failure, properties)
-    assert holds(of_retry.expression, properties) is (answer[1] == "true")
+        assert holds(retry_filter.failure, properties)
+    assert holds(retry_filter.expression, properties) is (answer[1] == "true")
 
 
 def states(events: list[SubscriptionEvent], before: str, at: int, after: str) -> list[Any]:
@@ -230,8 +230,8 @@ def test_what_a_broker_log_shows(home: str, settings: str, taken_for: str, reaso
 )
 def test_the_versions_of_clients_in_a_broker_log(number: int, version: str | None) -> None:
     newer = BROKER_LOG.format(home="/opt", settings="", client=513)
-    found = versions_of_clients(newer + BROKER_LOG.format(home="/opt", settings="", client=number))
-    assert {group: str(each) for group, each in found.items()} == {"cg_x": version or "5.5.0"}
+    versions = versions_of_clients(newer + BROKER_LOG.format(home="/opt", settings="", client=number))
+    assert {group: str(each) for group, each in versions.items()} == {"cg_x": version or "5.5.0"}
 
 
 def test_what_store_and_log_show_together() -> None:

@@ -31,9 +31,9 @@ class Machine:
         self.bin = folder / "bin"
         self.bin.mkdir()
         for tool in TOOLS:
-            found = shutil.which(tool)
-            if found:
-                (self.bin / tool).symlink_to(found)
+            program = shutil.which(tool)
+            if program:
+                (self.bin / tool).symlink_to(program)
 
     def install(self, name: str, script: str) -> Path:
         program = self.bin / name
@@ -55,10 +55,12 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_no_python(machine: Machine) -> None:
-    told = "mqsieve: Python 3.11 to 3.14 was not found: install it (e.g. apt-get install python3.11 python3.11-venv).\n"
-    assert machine.run("nightly") == (2, "", told)
+    message = (
+        "mqsieve: Python 3.11 to 3.14 was not found: install it (e.g. apt-get install python3.11 python3.11-venv).\n"
+    )
+    assert machine.run("nightly") == (2, "", message)
     machine.install("python3", "exit 1  # 3.10")
-    assert machine.run("test") == (2, "", told)
+    assert machine.run("test") == (2, "", message)
     assert not (machine.project / ".venv").exists()
 
 
@@ -189,8 +191,8 @@ def test_a_queue_of_yarn_is_not_swallowed_without_yarn() -> None:
 
 @pytest.mark.parametrize("master", ["foo", "local[2", "spark:/m"])
 def test_no_such_master(machine: Machine, master: str) -> None:
-    told = f"mqsieve: --master is local[N], spark://HOST:PORT, yarn or k8s://…, not '{master}'.\n"
-    assert machine.run("nightly", "--master", master) == (2, "", told)
+    message = f"mqsieve: --master is local[N], spark://HOST:PORT, yarn or k8s://…, not '{master}'.\n"
+    assert machine.run("nightly", "--master", master) == (2, "", message)
     assert not (machine.project / ".venv").exists()
 
 

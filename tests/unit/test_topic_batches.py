@@ -46,12 +46,12 @@ class Log:
 def due(batch: TopicBatch | None) -> dict[str, list[int]]:
     """The physical offsets of the messages to filter, by topic. Checks that columns go with their messages."""
     assert batch is not None
-    found = {}
+    offsets_by_topic = {}
     for topic, rows in batch.messages.rows_by_topic(batch.is_due):
-        found[topic] = batch.messages.commitlog_offset[rows].tolist()
+        offsets_by_topic[topic] = batch.messages.commitlog_offset[rows].tolist()
         tags = batch.messages.named["TAGS"].take(pa.array(rows)).to_pylist()
-        assert tags == [f"{topic} {offset}" for offset in found[topic]]
-    return found
+        assert tags == [f"{topic} {offset}" for offset in offsets_by_topic[topic]]
+    return offsets_by_topic
 
 
 def test_a_large_topic_does_not_wait_for_small_ones() -> None:
@@ -109,8 +109,8 @@ def test_nothing_is_lost_or_changes_its_order(seed: int) -> None:
                 expected[topic].append(offset)
             yield log.part(topics)
 
-    found: defaultdict[str, list[int]] = defaultdict(list)
+    offsets_by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for batch in topic_batches(parts()):
         for topic, offsets in due(batch).items():
-            found[topic] += offsets
-    assert found == expected
+            offsets_by_topic[topic] += offsets
+    assert offsets_by_topic == expected

@@ -14,20 +14,20 @@ UNCERTAIN = UncertainEntries(3, np.array([2]), np.array([9]))
 
 def counts(delivered: Mapping[int, tuple[int, int]], uncertain: int | None = None) -> TopicCounts:
     """Counts of two windows. ``delivered``: by queue id, what each window received; it scanned 10 times as much."""
-    of_windows = np.array(list(delivered.values()), np.int64).T
-    all_counts = np.zeros((*of_windows.shape, len(COUNTS)), np.int64)
-    all_counts[:, :, DELIVERED] = of_windows
+    window_counts = np.array(list(delivered.values()), np.int64).T
+    all_counts = np.zeros((*window_counts.shape, len(COUNTS)), np.int64)
+    all_counts[:, :, DELIVERED] = window_counts
     return TopicCounts(
         np.array(list(delivered), np.int32),
-        of_windows * 10,
+        window_counts * 10,
         all_counts,
         {} if uncertain is None else {uncertain: [UNCERTAIN]},
     )
 
 
-def added(*of_tasks: TopicCounts) -> TopicCounts:
+def added(*task_counts: TopicCounts) -> TopicCounts:
     total = TaskResult()
-    for each in of_tasks:
+    for each in task_counts:
         result = TaskResult()
         result.add_counts("T", each)
         total.add(result)

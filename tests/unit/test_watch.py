@@ -29,9 +29,9 @@ def seen(before: WatchedGroup, now: WatchedGroup, **offsets: int) -> list[Subscr
     """The events from ``before``, seen at the first look, to ``now``. ``offsets``: of queue 0, by topic."""
     registered = ConsumerGroupInfo()
     changes("cg", NOBODY, before, FIRST, {}, registered)
-    found = changes("cg", before, now, LATER, {topic: {0: at} for topic, at in offsets.items()}, registered)
-    assert [parse_event(event_line(event)) for event in found] == found
-    return found
+    events = changes("cg", before, now, LATER, {topic: {0: at} for topic, at in offsets.items()}, registered)
+    assert [parse_event(event_line(event)) for event in events] == events
+    return events
 
 
 def shown(event: SubscriptionEvent) -> tuple[Any, ...]:
@@ -65,11 +65,11 @@ def test_a_group_that_left_has_its_offsets() -> None:
 
 def test_of_a_restart_between_two_looks_the_leave_is_not_known() -> None:
     for name in ("A", "B"):
-        found = seen(group({"A": A}), group({name: client(1_500, T=("b", 1_490))}), T=7)
-        assert [shown(event) for event in found] == [
+        events = seen(group({"A": A}), group({name: client(1_500, T=("b", 1_490))}), T=7)
+        assert [shown(event) for event in events] == [
             (1_499, "unregister", "A", 1_000, ""), (1_500, "heartbeat", name, 1_000, "T=b"),
         ]  # fmt: skip
-        assert found[0].committed is None
+        assert events[0].committed is None
 
 
 def test_a_topic_that_a_client_drops() -> None:

@@ -126,8 +126,8 @@ def test_a_pull_ends_with_the_consume_queue_file() -> None:
     travelling = BrokerConfig(mapped_file_size_consume_queue=1000, travel_cq_file_num_when_get_message=3)
     nothing = get_message(a_queue(200, matching=0), 30, travelling)
     assert (nothing.next_begin_offset, nothing.scanned, nothing.read) == (150, 120, 120)
-    found = get_message(a_queue(200, matching=70), 30, travelling)
-    assert (found.next_begin_offset, found.found) == (100, 1)
+    pull = get_message(a_queue(200, matching=70), 30, travelling)
+    assert (pull.next_begin_offset, pull.found) == (100, 1)
 
 
 def test_the_bit_map_saves_reads() -> None:

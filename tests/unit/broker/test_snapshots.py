@@ -23,8 +23,8 @@ def history(*events: SubscriptionEvent) -> list[SubscriptionRow]:
 
 
 def new_events(known: list[SubscriptionEvent], *snapshot: SubscriptionEvent) -> tuple[SubscriptionEvent, ...]:
-    found = SubscriptionEvents(snapshot, (), is_snapshot=True)
-    return differences(found, in_force_at(history(*known), SINCE), SINCE, filters_only=True)
+    events = SubscriptionEvents(snapshot, (), is_snapshot=True)
+    return differences(events, in_force_at(history(*known), SINCE), SINCE, filters_only=True)
 
 
 def test_what_happened_up_to_the_last_night_is_known_a_millisecond_later() -> None:

@@ -16,9 +16,9 @@ def tag_filter(topic: str, expression: str) -> MessageFilter:
     subscription = Subscription(topic=topic, expression=expression, type=TAG, version=1)
     event = SubscriptionEvent(1, Operation.REGISTER, "cg", (subscription,))
     (row,) = subscription_history([event], BrokerConfig(), Expressions())
-    found = message_filter(row, (), BrokerConfig())
-    assert found is not None
-    return found
+    result = message_filter(row, (), BrokerConfig())
+    assert result is not None
+    return result
 
 
 def test_expressions_parse_as_in_the_broker() -> None:
@@ -37,14 +37,14 @@ def test_broker_and_client_decide_as_the_real_ones() -> None:
     for row in cases("tag_match"):
         if row["error"]:
             continue
-        found = tag_filter(row["topic"], row["subString"])
+        filter_ = tag_filter(row["topic"], row["subString"])
         for case in row["cases"]:
             properties = {} if case["tag"] is None else {"TAGS": case["tag"]}
-            assert holds(found.tags, properties, case["tagsCode"]) == case["brokerMatch"], (row, case)
-            assert holds(found.client_tags, properties) == case["clientMatch"], (row, case)
+            assert holds(filter_.tags, properties, case["tagsCode"]) == case["brokerMatch"], (row, case)
+            assert holds(filter_.client_tags, properties) == case["clientMatch"], (row, case)
 
 
 def test_the_broker_cuts_a_delivery_time_to_32_bits() -> None:
-    found = tag_filter("SCHEDULE_TOPIC_XXXX", "a")
-    assert holds(found.tags, {}, 97 + 2**40)
-    assert not holds(found.tags, {}, 98 + 2**40)
+    filter_ = tag_filter("SCHEDULE_TOPIC_XXXX", "a")
+    assert holds(filter_.tags, {}, 97 + 2**40)
+    assert not holds(filter_.tags, {}, 98 + 2**40)

@@ -63,7 +63,7 @@ def test_each_delivery_is_told_once_when_the_first_client_pulls_it(seed: int) ->
     rng = random.Random(seed)
     lines, pulled = life(rng)
     ends = [*sorted(rng.sample(range(2, END, 2), 3)), END]
-    told: defaultdict[int, list[int]] = defaultdict(list)
+    delivered_at: defaultdict[int, list[int]] = defaultdict(list)
     uncertain: set[int] = set()
     last = None
     for end in ends:
@@ -73,12 +73,12 @@ def test_each_delivery_is_told_once_when_the_first_client_pulls_it(seed: int) ->
             is_new = last is None or message > last
             for window in [*plan.online, *plan.backlog]:
                 if window.covers(0, 0, 0, message) and (is_new or window.kind is not WindowKind.ONLINE):
-                    told[message].append(message if window.available_at is None else window.available_at)
+                    delivered_at[message].append(message if window.available_at is None else window.available_at)
             if any(change.stored_from <= message < change.stored_to for change in plan.uncertain_changes):
                 uncertain.add(message)
         last = end
-    assert told == {message: [min(times)] for message, times in pulled.items()}
-    assert uncertain == {message for message, times in told.items() if times != [message]}
+    assert delivered_at == {message: [min(times)] for message, times in pulled.items()}
+    assert uncertain == {message for message, times in delivered_at.items() if times != [message]}
 
 
 def test_why_it_is_uncertain() -> None:

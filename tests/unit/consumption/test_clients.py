@@ -50,7 +50,7 @@ class Group:
         return readers[queue_id] if readers else None
 
 
-def life(chosen: random.Random) -> tuple[list[str], list[tuple[int, Group]]]:
+def life(rng: random.Random) -> tuple[list[str], list[tuple[int, Group]]]:
     """Subscription events, and the group after each of them. The broker does not take a subscription of version 0."""
     lines: list[str] = []
     states: list[tuple[int, Group]] = []
@@ -63,7 +63,7 @@ def life(chosen: random.Random) -> tuple[list[str], list[tuple[int, Group]]]:
     def heartbeat(at: int, client: str, tag: str | None) -> None:
         nonlocal version
         version += 1
-        is_old = chosen.random() < 0.5 and None not in (tag, group.in_force)
+        is_old = rng.random() < 0.5 and None not in (tag, group.in_force)
         group.clients[client] = tag
         if not is_old:
             group.in_force, group.since = tag, at
@@ -74,16 +74,16 @@ def life(chosen: random.Random) -> tuple[list[str], list[tuple[int, Group]]]:
     at = 0
     heartbeat(at, "a", "x")
     while at < MESSAGES * EVERY:
-        at = states[-1][0] + chosen.choice((1, 3, EVERY, 2 * EVERY))
-        client, tag = chosen.choice("abc"), chosen.choice(("x", "y", None, "leaves"))
+        at = states[-1][0] + rng.choice((1, 3, EVERY, 2 * EVERY))
+        client, tag = rng.choice("abc"), rng.choice(("x", "y", None, "leaves"))
         if tag != "leaves":
             heartbeat(at, client, tag)
             # A heartbeat without the topic removes it, until another client's heartbeat names it.
             others = [name for name, own in group.clients.items() if own is not None] if tag is None else []
             for number, name in enumerate(others, 1):
                 heartbeat(at + number, name, group.clients[name])
-        elif chosen.random() < 0.4:
-            queue_id, offset = chosen.choice(range(len(QUEUES))), chosen.randint(0, min(MESSAGES, -(-at // EVERY)))
+        elif rng.random() < 0.4:
+            queue_id, offset = rng.choice(range(len(QUEUES))), rng.randint(0, min(MESSAGES, -(-at // EVERY)))
             group.reset = queue_id, offset
             happens(at, "reset_offset", topic="T", queue_id=queue_id, offset=offset)
             group.reset = None
@@ -97,7 +97,7 @@ def life(chosen: random.Random) -> tuple[list[str], list[tuple[int, Group]]]:
 
 def model(states: list[tuple[int, Group]]) -> dict[tuple[int, int], list[Pulled]]:
     """By queue id and offset, how a message was pulled."""
-    found: defaultdict[tuple[int, int], list[Pulled]] = defaultdict(list)
+    result: defaultdict[tuple[int, int], list[Pulled]] = defaultdict(list)
     places = dict.fromkeys(QUEUES, 0)
     happened: list[tuple[int, int, Group | None]] = [
         *((at, 0, group) for at, group in states),
@@ -116,9 +116,9 @@ def model(states: list[tuple[int, Group]]) -> dict[tuple[int, int], list[Pulled]
             if group.in_force is not None and reader is not None:
                 for offset in range(places[queue_id], stored):
                     available_at = None if after is None else at
-                    found[queue_id, offset].append((available_at, group.in_force, group.since, reader))
+                    result[queue_id, offset].append((available_at, group.in_force, group.since, reader))
                 places[queue_id] = max(stored, places[queue_id])
-    return found
+    return result
 
 
 def pulls(windows: list[PullWindow], stored_at: int, queue_id: int, offset: int) -> Iterator[Pulled]:
@@ -156,18 +156,18 @@ def came_to(made: NightPlan, as_of: int, messages: int) -> OffsetsSoFar:
 @pytest.mark.parametrize("seed", range(examples(15, deep=40)))
 def test_each_message_is_pulled_by_the_client_that_reads_its_queue(seed: int) -> None:
     """In one night, or in two."""
-    chosen = random.Random(seed)
-    lines, states = life(chosen)
-    border = chosen.randrange(1, MESSAGES)
-    as_of = EVERY * border - chosen.randint(1, EVERY)
+    rng = random.Random(seed)
+    lines, states = life(rng)
+    border = rng.randrange(1, MESSAGES)
+    as_of = EVERY * border - rng.randint(1, EVERY)
     before = [line for line in lines if json.loads(line)["at"] <= as_of]
     first = night(before, OffsetsSoFar(), border)
     second = night(lines, came_to(first, as_of, border), MESSAGES)
     whole = night(lines, OffsetsSoFar(), MESSAGES)
     expected = model(states)
     for offset, queue_id in product(range(MESSAGES), QUEUES):
-        of_first = [*first.online, *first.backlog, *second.backlog]
-        of_two = of_first if offset < border else [*second.online, *second.backlog]
-        for windows in ([*whole.online, *whole.backlog], of_two):
-            found = Counter(pulls(windows, EVERY * offset, queue_id, offset))
-            assert found == Counter(expected[queue_id, offset]), (queue_id, offset, border)
+        first_windows = [*first.online, *first.backlog, *second.backlog]
+        two_nights_windows = first_windows if offset < border else [*second.online, *second.backlog]
+        for windows in ([*whole.online, *whole.backlog], two_nights_windows):
+            counts = Counter(pulls(windows, EVERY * offset, queue_id, offset))
+            assert counts == Counter(expected[queue_id, offset]), (queue_id, offset, border)

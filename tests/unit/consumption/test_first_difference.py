@@ -45,10 +45,10 @@ def test_the_only_client_that_disagrees_leaves_earlier() -> None:
 def test_the_last_client_leaves_another_topic() -> None:
     """The subscription stays in force, but no client checks other tags any more."""
     client_of_a = CLIENT % (100, "c1", "a", 1)
-    of_all = (
+    all_clients = (
         '{"at": 200, "op": "heartbeat", "group": "cg", '
         '"subscriptions": [{"topic": "T", "type": "TAG", "expression": "b", "sub_version": 2}]}'
     )
     leaves = '{"at": 300, "op": "unregister", "group": "cg", "topic": "U"%s}'
     one, other = (leaves % client for client in (', "client_id": "c1"', ""))
-    assert difference((client_of_a, of_all, one), (client_of_a, of_all, other)) == 300
+    assert difference((client_of_a, all_clients, one), (client_of_a, all_clients, other)) == 300

@@ -45,8 +45,8 @@ def restarts(
     def physical_offsets(_topic: str, queue_offsets: Collection[int]) -> dict[Entry, int]:
         return {entry: at for at, entry in enumerate(log[:begin]) if entry[1] in queue_offsets}
 
-    found = find_restarts(read(log, begin, borders or []).queues, before, physical_offsets, log_start)
-    return found.get("T", [])
+    by_topic = find_restarts(read(log, begin, borders or []).queues, before, physical_offsets, log_start)
+    return by_topic.get("T", [])
 
 
 def entries_of(queue_id: int, count: int) -> list[Entry]:

@@ -23,14 +23,14 @@ ROWS = [
 
 
 def blocks() -> list[dict[str, pa.Array]]:
-    of_topic = entries("T", ROWS)
+    topic_entries = entries("T", ROWS)
     windows = [
         PullWindow(MessageFilter(group, "T", expression=sql92.compile(f"by{d} IS NOT NULL").predicate), 7)
         for group, d in GROUPS.items()
     ]
-    of_windows = recipients(list(GROUPS), [7] * len(windows), [None] * (len(windows) - 1) + [5000])
-    outcome = TopicFilters(64, windows=windows).run(of_topic)
-    return list(block_rows(of_topic, block_matches(outcome.delivered, "DELIVERED", of_windows)))
+    window_recipients = recipients(list(GROUPS), [7] * len(windows), [None] * (len(windows) - 1) + [5000])
+    outcome = TopicFilters(64, windows=windows).run(topic_entries)
+    return list(block_rows(topic_entries, block_matches(outcome.delivered, "DELIVERED", window_recipients)))
 
 
 def received(match: dict[str, Any]) -> list[int]:
@@ -49,10 +49,10 @@ EXPECTED = {group: list(range(d - 1, MESSAGES, d)) for group, d in GROUPS.items(
 def test_a_block_holds_which_group_got_which_message() -> None:
     (block,) = blocks()
     (matches,) = block["matches"].to_pylist()
-    found = {group["consumer_group"]: match for match in matches for group in match["recipients"]}
-    assert {group: received(match) for group, match in found.items()} == EXPECTED
-    assert {group: match["messages"] for group, match in found.items()} == {g: len(e) for g, e in EXPECTED.items()}
-    assert found["every_16th"] is found["every_16th_too"]
+    match_of = {group["consumer_group"]: match for match in matches for group in match["recipients"]}
+    assert {group: received(match) for group, match in match_of.items()} == EXPECTED
+    assert {group: match["messages"] for group, match in match_of.items()} == {g: len(e) for g, e in EXPECTED.items()}
+    assert match_of["every_16th"] is match_of["every_16th_too"]
 
 
 def test_a_block_with_many_matches_is_several_rows_with_the_same_pairs(monkeypatch: Any) -> None:

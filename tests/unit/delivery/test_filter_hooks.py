@@ -29,9 +29,9 @@ def kept_and_dropped(hooks: dict[int, tuple[Hook, ...]], *delivered: MatchSet) -
 
 
 def shown(sets: Iterable[MatchSet]) -> list[tuple[tuple[int, ...], list[int]]]:
-    found = list(sets)
-    assert all(each.count == len(each.positions) for each in found)
-    return [(each.windows, each.positions.tolist()) for each in found]
+    match_sets = list(sets)
+    assert all(each.count == len(each.positions) for each in match_sets)
+    return [(each.windows, each.positions.tolist()) for each in match_sets]
 
 
 def test_hooks_part_the_windows_that_shared_messages() -> None:

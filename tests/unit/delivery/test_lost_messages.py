@@ -40,11 +40,11 @@ def messages(each_at: int = 10, until: int = 500) -> list[dict[str, Any]]:
 
 
 def blocks() -> list[Entries]:
-    found = []
+    result = []
     for topic in ("T", "Other"):
-        of_topic = [row for row in messages() if row["topic"] == topic]
-        found.append(entries(topic, of_topic, [None] * len(of_topic)))
-    return found
+        topic_rows = [row for row in messages() if row["topic"] == topic]
+        result.append(entries(topic, topic_rows, [None] * len(topic_rows)))
+    return result
 
 
 def run(*events: SubscriptionEvent, broker: BrokerConfig = FILTERING) -> list[tuple[Loss, list[dict[str, Any]]]]:

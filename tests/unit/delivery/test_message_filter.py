@@ -52,9 +52,9 @@ def test_a_registered_expression_on_a_retry_topic_gives_way_to_that_of_the_origi
         for at, topic, text in ((1, "T", "x = 'yes'"), (2, "%RETRY%cg", "y = 'own'"))
     ]
     rows = in_force_at(subscription_history(events, config), 3)
-    (of_retry,) = (each for each in message_filters(rows, config) if each.topic == "%RETRY%cg")
+    (retry_filter,) = (each for each in message_filters(rows, config) if each.topic == "%RETRY%cg")
     (own,) = (each for each in message_filters(rows, FILTERING) if each.topic == "%RETRY%cg")
-    assert (of_retry.bit_pos, of_retry.born_time) == (own.bit_pos, own.born_time) != ((), 0)
-    assert holds(of_retry.expression, {"RETRY_TOPIC": "T", "x": "yes", "y": "no"})
-    assert not holds(of_retry.expression, {"RETRY_TOPIC": "T", "x": "mon", "y": "own"})
+    assert (retry_filter.bit_pos, retry_filter.born_time) == (own.bit_pos, own.born_time) != ((), 0)
+    assert holds(retry_filter.expression, {"RETRY_TOPIC": "T", "x": "yes", "y": "no"})
+    assert not holds(retry_filter.expression, {"RETRY_TOPIC": "T", "x": "mon", "y": "own"})
     assert holds(own.expression, {"RETRY_TOPIC": "T", "x": "mon", "y": "own"})

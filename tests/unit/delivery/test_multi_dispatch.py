@@ -11,10 +11,10 @@ def places(
 ) -> list[list[tuple[str, int]]]:
     """The names and queue offsets of each message's entries. ``skipped``: messages that get none."""
     dispatch = MultiDispatch(RocketMQVersion.parse(version), in_files)
-    found = [
+    entries = [
         dispatch.entries(names, offsets, 0, number not in skipped) for number, (names, offsets) in enumerate(messages)
     ]
-    return [[(name, at) for name, _, at in of_message] for of_message in found]
+    return [[(name, at) for name, _, at in message_entries] for message_entries in entries]
 
 
 def test_a_queue_for_each_name() -> None:
@@ -22,7 +22,7 @@ def test_a_queue_for_each_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "offsets", "found"),
+    ("names", "offsets", "entries"),
     [
         ("a,,b,", "1,,2,", [("a", 1), ("b", 2)]),
         ("a", "", []),
@@ -34,8 +34,8 @@ def test_a_queue_for_each_name() -> None:
         (",", ",", []),
     ],
 )
-def test_texts_of_properties(names: str, offsets: str, found: list[tuple[str, int]]) -> None:
-    assert places((names, offsets)) == [found]
+def test_texts_of_properties(names: str, offsets: str, entries: list[tuple[str, int]]) -> None:
+    assert places((names, offsets)) == [entries]
 
 
 @pytest.mark.parametrize(("in_files", "last"), [(True, 1), (False, 2)])
@@ -50,8 +50,8 @@ def test_a_name_that_stands_twice_and_counts_once() -> None:
 
 
 def test_messages_without_entry_leave_no_gap() -> None:
-    found = places(("a", "0"), ("a", "1"), ("a", "2"), ("a", "3"), skipped=(1, 2))
-    assert found == [[("a", 0)], [], [], [("a", 1)]]
+    entries = places(("a", "0"), ("a", "1"), ("a", "2"), ("a", "3"), skipped=(1, 2))
+    assert entries == [[("a", 0)], [], [], [("a", 1)]]
 
 
 def test_messages_that_were_not_read_leave_one() -> None:

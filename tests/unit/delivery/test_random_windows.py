@@ -94,12 +94,15 @@ def test_counts_and_messages_of_random_windows(seed: int) -> None:
         for sets in (outcome.delivered, outcome.dropped_by_client)
     )
     for number, window in enumerate(windows):
-        of_rows = [list(outcomes(window, row, bit_map)) for row, bit_map in zip(rows, bit_maps, strict=True)]
-        for name, found in (("delivered", delivered), ("dropped", dropped)):
-            assert found.get(number, []) == [i for i, each in enumerate(of_rows) if name in each]
+        row_outcomes = [list(outcomes(window, row, bit_map)) for row, bit_map in zip(rows, bit_maps, strict=True)]
+        for name, positions in (("delivered", delivered), ("dropped", dropped)):
+            assert positions.get(number, []) == [i for i, each in enumerate(row_outcomes) if name in each]
         for column, queue_id in enumerate(outcome.queue_ids.tolist()):
             expected = Counter(
-                name for row, each in zip(rows, of_rows, strict=True) if row["queue_id"] == queue_id for name in each
+                name
+                for row, each in zip(rows, row_outcomes, strict=True)
+                if row["queue_id"] == queue_id
+                for name in each
             )
             counts = dict(zip(COUNTS, outcome.counts[number, column].tolist(), strict=True))
             assert counts == {name: expected[name] for name in COUNTS}

@@ -42,8 +42,10 @@ def history(name: str) -> list[SubscriptionRow]:
 def messages(name: str, topic: str) -> list[dict[str, Any]]:
     """The messages of a topic that have an entry, by queue and queue offset."""
     with_entry = {entry["commitLogOffset"] for entry in rows(name, "consumequeue")}
-    found = [row for row in rows(name, "messages") if row["physicalOffset"] in with_entry and row["topic"] == topic]
-    found.sort(key=lambda row: (row["queueId"], row["queueOffset"]))
+    entry_rows = [
+        row for row in rows(name, "messages") if row["physicalOffset"] in with_entry and row["topic"] == topic
+    ]
+    entry_rows.sort(key=lambda row: (row["queueId"], row["queueOffset"]))
     return [
         {
             "queue_id": row["queueId"],
@@ -53,7 +55,7 @@ def messages(name: str, topic: str) -> list[dict[str, Any]]:
             "store_timestamp": row["storeTimestamp"],
             "properties": row["properties"],
         }
-        for row in found
+        for row in entry_rows
     ]
 
 
@@ -72,11 +74,11 @@ def dispatched(name: str, topic: str) -> Entries:
 def test_entries_and_bit_maps_are_those_of_the_broker(name: str) -> None:
     made = {}
     for topic in {entry["topic"] for entry in rows(name, "consumequeue")}:
-        of_topic = dispatched(name, topic)
-        assert of_topic.bit_maps is not None
-        for i, bit_map in enumerate(of_topic.bit_maps.to_pylist()):
-            place = topic, int(of_topic.queue_id[i]), int(of_topic.queue_offset[i])
-            entry = of_topic.commitlog_offset[i], of_topic.size[i], of_topic.tags_code[i]
+        topic_entries = dispatched(name, topic)
+        assert topic_entries.bit_maps is not None
+        for i, bit_map in enumerate(topic_entries.bit_maps.to_pylist()):
+            place = topic, int(topic_entries.queue_id[i]), int(topic_entries.queue_offset[i])
+            entry = topic_entries.commitlog_offset[i], topic_entries.size[i], topic_entries.tags_code[i]
             made[place] = (*map(int, entry), bit_map and bit_map.hex())
     expected = {
         (entry["topic"], entry["queueId"], entry["queueOffset"]): (
@@ -97,9 +99,11 @@ def in_force(name: str) -> list[SubscriptionRow]:
 
 def subscription_of(name: str, row: dict[str, Any]) -> SubscriptionRow:
     """The subscription that a row of delivered.jsonl was made with."""
-    found = [each for each in in_force(name) if (each.consumer_group, each.topic) == (row["group"], row["topic"])]
+    subscriptions = [
+        each for each in in_force(name) if (each.consumer_group, each.topic) == (row["group"], row["topic"])
+    ]
     if "sent with every pull" not in row["mode"]:
-        return found[0]
+        return subscriptions[0]
     compiled = compile_subscription(row["topic"], row["expression"], row["type"], Expressions())
     return SubscriptionRow(
         consumer_group=row["group"], topic=row["topic"], valid_from=0, valid_to=None, expression=row["expression"],
@@ -116,30 +120,32 @@ def test_every_group_gets_what_its_consumer_got(name: str) -> None:
         subscription = subscription_of(name, row)
         key = (row["group"], row["topic"])
         around = [each for each in others if (each.consumer_group, each.topic) != key]
-        (chosen,) = [f for f in message_filters([*around, subscription], config) if (f.consumer_group, f.topic) == key]
-        of_topic = dispatched(name, row["topic"])
-        filters = TopicFilters(config.bloom_filter.m, windows=[PullWindow(chosen, 0)])
-        outcome = filters.run(of_topic)
-        client = places(outcome.delivered, of_topic)
+        (group_filter,) = [
+            f for f in message_filters([*around, subscription], config) if (f.consumer_group, f.topic) == key
+        ]
+        topic_entries = dispatched(name, row["topic"])
+        filters = TopicFilters(config.bloom_filter.m, windows=[PullWindow(group_filter, 0)])
+        outcome = filters.run(topic_entries)
+        client = places(outcome.delivered, topic_entries)
         assert client == sorted(map(tuple, row["client"])), (name, *key, row["mode"])
-        broker_set = sorted(client + places(outcome.dropped_by_client, of_topic))
+        broker_set = sorted(client + places(outcome.dropped_by_client, topic_entries))
         assert broker_set == sorted(map(tuple, row["broker"])), (name, *key, row["mode"])
-        flags = packed_bits.unpack(filters.stage1(of_topic), len(of_topic))[0]
+        flags = packed_bits.unpack(filters.stage1(topic_entries), len(topic_entries))[0]
         matched = outcome.counts[0, :, COUNTS.index("passed_stage2")]
         assert sum(queue["matched"] for queue in stage1["queues"].values()) == matched.sum()
         for queue_id, queue in stage1["queues"].items():
-            in_queue = of_topic.queue_id == int(queue_id)
+            in_queue = topic_entries.queue_id == int(queue_id)
             bits = np.packbits(flags[in_queue], bitorder="little").tobytes().hex()
             assert bits == queue["cqPassBits"], (name, *key, queue_id)
 
 
-def places(sets: MatchSets, of_topic: Entries) -> list[tuple[int, int]]:
+def places(sets: MatchSets, topic_entries: Entries) -> list[tuple[int, int]]:
     """Queue ids and queue offsets of what the only window got."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for each in sets:
         at = each.positions
-        found += zip(of_topic.queue_id[at].tolist(), of_topic.queue_offset[at].tolist(), strict=True)
-    return sorted(found)
+        result += zip(topic_entries.queue_id[at].tolist(), topic_entries.queue_offset[at].tolist(), strict=True)
+    return sorted(result)
 
 
 LEVELS = [
@@ -213,7 +219,7 @@ def test_uncertain_messages_end_in_each_queue_where_the_held_pull_ends() -> None
     for cuts in ([], [13], [14], [12, 13, 15]):
         parts = [LEVELS[begin:end] for begin, end in pairwise([0, *cuts, len(LEVELS)])]
         blocks = [filters.run(entries("T", part)) for part in reversed(parts)]
-        found = {
+        uncertain = {
             queue_id: count_uncertain(
                 [
                     block.uncertain[block.queue_ids.tolist().index(queue_id)]
@@ -223,7 +229,7 @@ def test_uncertain_messages_end_in_each_queue_where_the_held_pull_ends() -> None
             ).tolist()
             for queue_id in (0, 1)
         }
-        assert found == {0: [3], 1: [4]}, cuts
+        assert uncertain == {0: [3], 1: [4]}, cuts
 
 
 def test_windows_that_got_the_same_share_one_set() -> None:

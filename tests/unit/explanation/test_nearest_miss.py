@@ -37,11 +37,11 @@ EVERY = 30
 )
 def test_the_smallest_change(expression: str, properties: dict[str, str], text: str) -> None:
     row = subscribed(expression)
-    found = missed(row, properties)
-    assert found is not None
-    assert found.text == text
-    changed = sql92.compile(found.expression or expression)
-    assert changed.evaluate(found.applied(properties)) is True
+    miss = missed(row, properties)
+    assert miss is not None
+    assert miss.text == text
+    changed = sql92.compile(miss.expression or expression)
+    assert changed.evaluate(miss.applied(properties)) is True
 
 
 @pytest.mark.parametrize(("expression", "type"), [("flag", "SQL92"), ("a = 1 AND a = 2", "SQL92"), (" || ", "TAG")])
@@ -52,24 +52,24 @@ def test_where_no_message_would_match(expression: str, type: str) -> None:
 def test_one_of_thousands_of_integers_is_written_as_a_decimal() -> None:
     """Only the comparison that failed is tried: each try compiles the whole expression."""
     others = " OR ".join(f"a = {i}" for i in range(2_000))
-    found = missed(subscribed(f"{others} OR price > 50 OR {others}"), {"price": "55.10"})
-    assert found is not None
-    assert found.text == "price > 50.0"
+    miss = missed(subscribed(f"{others} OR price > 50 OR {others}"), {"price": "55.10"})
+    assert miss is not None
+    assert miss.text == "price > 50.0"
 
 
 @pytest.mark.parametrize("listed", [",".join(f"'{i}'" for i in range(34_000))])
 def test_an_expression_of_the_greatest_length_has_no_longer_one(listed: str) -> None:
-    found = missed(subscribed(f"a IN({listed}) OR price > 50"), {"a": "x", "price": "55.10"})
-    assert found is not None
-    assert found.expression is None
+    miss = missed(subscribed(f"a IN({listed}) OR price > 50"), {"a": "x", "price": "55.10"})
+    assert miss is not None
+    assert miss.expression is None
 
 
 def test_a_tag_that_is_subscribed() -> None:
     row = subscribed("paid || shipped", "TAG")
-    found = missed(row, {"TAGS": "shiped"})
-    assert found is not None
-    assert found.text == "TAGS = 'shipped'"
-    assert decided(row, found.applied({"TAGS": "shiped"})).outcome == "DELIVERED"
+    miss = missed(row, {"TAGS": "shiped"})
+    assert miss is not None
+    assert miss.text == "TAGS = 'shipped'"
+    assert decided(row, miss.applied({"TAGS": "shiped"})).outcome == "DELIVERED"
 
 
 def test_a_message_that_is_delivered_misses_nothing() -> None:
@@ -77,7 +77,7 @@ def test_a_message_that_is_delivered_misses_nothing() -> None:
 
 
 def test_changes_of_the_brokers_cases_match_and_are_found_mostly() -> None:
-    found = missing = 0
+    misses = missing = 0
     for expression in expressions()[::EVERY]:
         if not expression["compiles"] or len(expression["expression"]) > 500:
             continue
@@ -88,7 +88,7 @@ def test_changes_of_the_brokers_cases_match_and_are_found_mostly() -> None:
             if change is None:
                 missing += known.predicate is not sql92.compile("FALSE").predicate
                 continue
-            found += 1
+            misses += 1
             assert known.evaluate(changed(properties, change)) is True, (expression, properties, change)
-    assert found > 300
-    assert missing < found / 20
+    assert misses > 300
+    assert missing < misses / 20

@@ -105,13 +105,13 @@ def test_a_block_of_many_registers_and_rows() -> None:
     numbers = [str(rng.randrange(10_000)) for _ in range(9_000)]
     words = [f"word {rng.randrange(3_000)}" for _ in range(9_000)]
     least = [rng.randrange(10_000) for _ in range(700)]
-    chosen = [f"word {rng.randrange(3_000)}" for _ in range(700)]
+    searched_words = [f"word {rng.randrange(3_000)}" for _ in range(700)]
     matcher = Matcher(
         [NumberIs("n", NumberType.INT, Comparison.GREATER_OR_EQUAL, value) for value in least]
-        + [TextIn("w", frozenset([text])) for text in chosen]
+        + [TextIn("w", frozenset([text])) for text in searched_words]
     )
     values, texts = np.array(numbers, int), np.array(words)
-    expected = np.concatenate([values >= np.array(least)[:, None], texts == np.array(chosen)[:, None]])
+    expected = np.concatenate([values >= np.array(least)[:, None], texts == np.array(searched_words)[:, None]])
     check(matcher.match(pa.record_batch({"n": numbers, "w": words})), expected)
 
 
@@ -119,10 +119,10 @@ def test_random_predicates_over_several_blocks_of_rows() -> None:
     """Few classes, and predicates without classes: a register has 4,096 rows."""
     predicates, batches = random_work(0)
     rows, codes, expected = batches[-1]
-    chosen = np.random.default_rng(1).integers(0, len(rows), 2 * 4_096 + 100)
+    numbers = np.random.default_rng(1).integers(0, len(rows), 2 * 4_096 + 100)
     matcher = Matcher(predicates)
-    for count in (4_095, 4_096, 4_097, len(chosen)):
-        part = chosen[:count]
+    for count in (4_095, 4_096, 4_097, len(numbers)):
+        part = numbers[:count]
         tags_code = pa.array([codes[row] for row in part], pa.int64())
         check(matcher.match(batch([rows[row] for row in part]), tags_code), expected[:, part])
         check(matcher.match(as_map([rows[row] for row in part]), tags_code), expected[:, part])

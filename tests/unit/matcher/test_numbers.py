@@ -44,13 +44,13 @@ def parsed(text: str | None, type: NumberType) -> int | None:
 
 def texts_of(seed: int) -> list[str | None]:
     """More than two blocks of texts: plain decimals, some odd texts, and missing ones."""
-    chosen = random.Random(seed)
+    rng = random.Random(seed)
     made = [
-        "".join(chosen.choice("0123456789.-+"[: chosen.choice((10, 11, 13))]) for _ in range(size % 21))
+        "".join(rng.choice("0123456789.-+"[: rng.choice((10, 11, 13))]) for _ in range(size % 21))
         for size in range(600)
     ]
     every: list[str | None] = [*TEXTS, *made, *(None,) * 20]
-    chosen.shuffle(every)
+    rng.shuffle(every)
     return every
 
 
@@ -71,29 +71,29 @@ def test_numbers_are_those_of_java(type: NumberType, seed: int) -> None:
         ] == expected
 
 
-def decimal_like(chosen: random.Random) -> str:
+def decimal_like(rng: random.Random) -> str:
     """A text of the parts of which Java's doubles consist, mostly in their order."""
-    digits = "".join(chosen.choices("0123456789", k=chosen.choice((0, 1, 3, 9, 16, 17, 19, 25))))
-    fraction = "." + "".join(chosen.choices("0123456789", k=chosen.choice((0, 1, 5, 12))))
-    exponent = chosen.choice("eE") + chosen.choice(("", "+", "-")) + str(chosen.randrange(40))
+    digits = "".join(rng.choices("0123456789", k=rng.choice((0, 1, 3, 9, 16, 17, 19, 25))))
+    fraction = "." + "".join(rng.choices("0123456789", k=rng.choice((0, 1, 5, 12))))
+    exponent = rng.choice("eE") + rng.choice(("", "+", "-")) + str(rng.randrange(40))
     parts = [
-        chosen.choice(("", "", " ", "\t\0")), chosen.choice(("", "", "-", "+")), digits, chosen.choice(("", fraction)),
-        chosen.choice(("", exponent)), chosen.choice(("", "", "f", "D", "x")), chosen.choice(("", "", " \n")),
+        rng.choice(("", "", " ", "\t\0")), rng.choice(("", "", "-", "+")), digits, rng.choice(("", fraction)),
+        rng.choice(("", exponent)), rng.choice(("", "", "f", "D", "x")), rng.choice(("", "", " \n")),
     ]  # fmt: skip
-    if chosen.random() < 0.1:
-        chosen.shuffle(parts)
+    if rng.random() < 0.1:
+        rng.shuffle(parts)
     return "".join(parts)
 
 
 @pytest.mark.parametrize("type", NumberType)
 def test_numbers_of_texts_that_look_like_numbers(type: NumberType) -> None:
-    chosen = random.Random(7)
-    texts = [decimal_like(chosen) for _ in range(20_000)]
+    rng = random.Random(7)
+    texts = [decimal_like(rng) for _ in range(20_000)]
     values, is_number = numbers(Column(pa.array(texts)), type)
-    found = [value if known else None for value, known in zip(values.tolist(), is_number.tolist(), strict=True)]
+    parsed_values = [value if known else None for value, known in zip(values.tolist(), is_number.tolist(), strict=True)]
     assert [
         (text, value)
-        for text, value, expected in zip(texts, found, (parsed(text, type) for text in texts), strict=True)
+        for text, value, expected in zip(texts, parsed_values, (parsed(text, type) for text in texts), strict=True)
         if value != expected
     ] == []
 
@@ -146,27 +146,27 @@ def test_every_digit_beyond_ascii_is_known() -> None:
 def test_every_character_as_an_integer() -> None:
     texts = [chr(code) for code in range(0x11000) if not 0xD800 <= code < 0xE000]
     values, is_number = numbers(Column(pa.array(texts)), NumberType.INT)
-    found = [value if known else None for value, known in zip(values.tolist(), is_number.tolist(), strict=True)]
-    assert found == [parse_int(text) for text in texts]
+    parsed_values = [value if known else None for value, known in zip(values.tolist(), is_number.tolist(), strict=True)]
+    assert parsed_values == [parse_int(text) for text in texts]
 
 
-def between_doubles(chosen: random.Random) -> str:
+def between_doubles(rng: random.Random) -> str:
     """A decimal at or near the middle between two doubles, sometimes cut to the digits of a word."""
-    number = abs(struct.unpack(">d", chosen.randbytes(8))[0])
-    if chosen.random() < 0.3:
-        number = chosen.choice([chosen.randrange(2**53), 2.0 ** chosen.randrange(-1074, 1024)])
+    number = abs(struct.unpack(">d", rng.randbytes(8))[0])
+    if rng.random() < 0.3:
+        number = rng.choice([rng.randrange(2**53), 2.0 ** rng.randrange(-1074, 1024)])
     if not math.isfinite(number):
-        number = chosen.random()
+        number = rng.random()
     with localcontext(prec=1_100):
         middle = (Decimal(number) + Decimal(math.nextafter(number, 0.0))) / 2
-        nudged = middle + middle * chosen.choice([-1, 0, 0, 1]) / 10 ** chosen.choice([18, 19, 20, 30])
-        return f"{nudged:.{chosen.choice([17, 18, 19, 25, 800])}e}"
+        nudged = middle + middle * rng.choice([-1, 0, 0, 1]) / 10 ** rng.choice([18, 19, 20, 30])
+        return f"{nudged:.{rng.choice([17, 18, 19, 25, 800])}e}"
 
 
 def test_decimals_near_the_middle_of_two_doubles() -> None:
-    chosen = random.Random(20)
-    texts = [between_doubles(chosen) for _ in range(20_000)]
-    texts += [f"{chosen.getrandbits(chosen.randint(1, 64))}e{chosen.randrange(-345, 312)}" for _ in range(20_000)]
+    rng = random.Random(20)
+    texts = [between_doubles(rng) for _ in range(20_000)]
+    texts += [f"{rng.getrandbits(rng.randint(1, 64))}e{rng.randrange(-345, 312)}" for _ in range(20_000)]
     values, is_number = numbers(Column(pa.array(texts)), NumberType.DOUBLE)
     assert is_number.all()
     wrong = [
@@ -184,10 +184,10 @@ def test_classes_of_numbers(type: NumberType, count: int, clustered: bool) -> No
     texts = texts_of(count)
     values = [parsed(text, type) for text in texts]
     known = sorted({value for value in values if value is not None})
-    chosen = random.Random(count).sample(known, count)
+    cut_values = random.Random(count).sample(known, count)
     if clustered:
-        chosen = [known[0], *range(chosen[0], chosen[0] + count - 1)]
-    cuts = np.unique(np.array(chosen, np.int64))
-    found = column_number_classes(Column(pa.array(texts)), type, kernels.index_cuts(cuts))
+        cut_values = [known[0], *range(cut_values[0], cut_values[0] + count - 1)]
+    cuts = np.unique(np.array(cut_values, np.int64))
+    classes = column_number_classes(Column(pa.array(texts)), type, kernels.index_cuts(cuts))
     expected = [len(cuts) + 1 if value is None else int((cuts <= value).sum()) for value in values]
-    assert found.tolist() == expected
+    assert classes.tolist() == expected

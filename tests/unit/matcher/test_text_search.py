@@ -15,8 +15,8 @@ from filtering.matcher.packed_bits import unpack
 from filtering.predicate import TextContains, TextEndsWith, TextStartsWith, text_holds
 
 
-def made(chosen: random.Random, letters: str, longest: int) -> str:
-    return "".join(chosen.choices(letters, k=chosen.randrange(longest)))
+def made(rng: random.Random, letters: str, longest: int) -> str:
+    return "".join(rng.choices(letters, k=rng.randrange(longest)))
 
 
 @pytest.mark.parametrize("letters", ["ab", "abcé日😀"])
@@ -24,20 +24,20 @@ def made(chosen: random.Random, letters: str, longest: int) -> str:
 @pytest.mark.parametrize("leaf", [TextContains, TextStartsWith, TextEndsWith])
 def test_search_texts_are_found(letters: str, seed: int, leaf: type[SearchLeaf]) -> None:
     """Few letters: search texts overlap, begin with each other, and are ends of each other."""
-    chosen = random.Random(seed)
-    longest = chosen.choice([3, 6, 2 * SEARCHED])
-    searched = list({made(chosen, letters, longest) for _ in range(chosen.choice([1, 3, 40]))})
-    texts = [None if chosen.random() < 0.1 else made(chosen, letters, 60) for _ in range(150)]
-    positions = np.array(chosen.choices(range(-1, len(texts)), k=100), np.int32)
-    chosen_texts = [None if at < 0 else texts[at] for at in positions.tolist()]
+    rng = random.Random(seed)
+    longest = rng.choice([3, 6, 2 * SEARCHED])
+    searched = list({made(rng, letters, longest) for _ in range(rng.choice([1, 3, 40]))})
+    texts = [None if rng.random() < 0.1 else made(rng, letters, 60) for _ in range(150)]
+    positions = np.array(rng.choices(range(-1, len(texts)), k=100), np.int32)
+    texts_at_positions = [None if at < 0 else texts[at] for at in positions.tolist()]
     search = TextSearch.of(searched, leaf)
-    for column, of_messages in (
+    for column, column_texts in (
         (Column(pa.array(texts, pa.string())), texts),
         (Column(pa.array(["ab", *texts], pa.string())[1:]), texts),
-        (Column(pa.array(texts, pa.string()), positions), chosen_texts),
+        (Column(pa.array(texts, pa.string()), positions), texts_at_positions),
     ):
         expected = [
-            [text is not None and text_holds(leaf("a", part), text) for text in of_messages] for part in searched
+            [text is not None and text_holds(leaf("a", part), text) for text in column_texts] for part in searched
         ]
         assert unpack(search.holds(column), len(column)).tolist() == expected
 
@@ -59,12 +59,12 @@ def test_the_rest_of_a_long_search_text_must_follow(leaf: type[SearchLeaf], expe
 
 @pytest.mark.parametrize("rows", [1, 64, 65, 1_000])
 def test_more_search_texts_than_bits_in_a_word_in_a_dictionary(rows: int) -> None:
-    chosen = random.Random(rows)
+    rng = random.Random(rows)
     searched = [f"{number:x}" for number in range(150)]
-    texts = [chosen.choice([None, "", *(f"{number:04x}" for number in range(0, 70_000, 999))]) for _ in range(rows)]
+    texts = [rng.choice([None, "", *(f"{number:04x}" for number in range(0, 70_000, 999))]) for _ in range(rows)]
     batch = pa.record_batch({"a": pa.array([None, *texts], pa.string()).dictionary_encode()[1:]})
-    found = unpack(match(batch, [f"a CONTAINS '{part}'" for part in searched]).bits, rows)
-    assert found.tolist() == [[text is not None and part in text for text in texts] for part in searched]
+    holds = unpack(match(batch, [f"a CONTAINS '{part}'" for part in searched]).bits, rows)
+    assert holds.tolist() == [[text is not None and part in text for text in texts] for part in searched]
 
 
 @pytest.mark.parametrize("leaf", [TextContains, TextStartsWith, TextEndsWith])
@@ -81,5 +81,5 @@ def test_expressions_that_search_in_several_properties(times: int) -> None:
     region = pa.array(["north-east", None, "north", "east"] * times)
     expressions = ["color CONTAINS 'red'", "region CONTAINS 'east' OR color CONTAINS 'blu'", "size CONTAINS 'x'"]
     expressions += ["color STARTSWITH 'red' OR region ENDSWITH 'th'"]
-    found = match(pa.record_batch({"color": color, "region": region}), [*expressions, "region NOT CONTAINS 'north'"])
-    assert found.counts().tolist() == [2 * times, 2 * times, 0, 2 * times, times]
+    matches = match(pa.record_batch({"color": color, "region": region}), [*expressions, "region NOT CONTAINS 'north'"])
+    assert matches.counts().tolist() == [2 * times, 2 * times, 0, 2 * times, times]

@@ -48,12 +48,12 @@ def one_octet_apart(length: int) -> list[str]:
     ids=["one octet apart", "very many"],
 )
 def test_each_of_many_texts_is_told_from_the_others(every: list[str]) -> None:
-    chosen = random.Random(1)
-    known = chosen.sample(every, len(every) // 2)
+    rng = random.Random(1)
+    known = rng.sample(every, len(every) // 2)
     answers = np.arange(len(known) + 2, dtype=np.int32)
     of = dict(zip(known, answers.tolist(), strict=False))
-    found = kernels.find_texts(Column(pa.array(every)), kernels.index_texts(tuple(known), answers))
-    assert found.tolist() == [of.get(text, len(known)) for text in every]
+    numbers = kernels.find_texts(Column(pa.array(every)), kernels.index_texts(tuple(known), answers))
+    assert numbers.tolist() == [of.get(text, len(known)) for text in every]
 
 
 def test_texts_that_go_on_from_the_end_of_their_table_are_found() -> None:
@@ -68,10 +68,10 @@ def test_texts_that_go_on_from_the_end_of_their_table_are_found() -> None:
 @pytest.mark.parametrize("is_dictionary", [False, True])
 def test_long_lists_that_overlap(is_dictionary: bool) -> None:
     """70 lists of 100 to 300 of 400 texts, more than bits in a word, take a register each and not one for each text."""
-    chosen = random.Random(3)
+    rng = random.Random(3)
     every = [f"shop {number}" for number in range(400)]
-    lists = [chosen.sample(every, chosen.choice([100, 200, 300])) for _ in range(70)]
-    texts = [chosen.choice([None, "", "shop", *every]) for _ in range(1_000)]
+    lists = [rng.sample(every, rng.choice([100, 200, 300])) for _ in range(70)]
+    texts = [rng.choice([None, "", "shop", *every]) for _ in range(1_000)]
     column = pa.array(texts, pa.string())
     batch = pa.record_batch({"a": column.dictionary_encode() if is_dictionary else column})
     quoted = [", ".join(f"'{text}'" for text in listed) for listed in lists]

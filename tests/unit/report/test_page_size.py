@@ -52,7 +52,7 @@ def test_the_same_report_is_the_same_bytes() -> None:
     assert render_page([report(50)]) == render_page([report(50)])
 
 
-def of_brokers(count: int, groups: int, nights: int = 30) -> list[Report]:
+def broker_reports(count: int, groups: int, nights: int = 30) -> list[Report]:
     return [
         replace(report(groups, nights, expression=LONG), broker_name=f"broker-{number}", broker_is_alone=False)
         for number in range(count)
@@ -61,7 +61,7 @@ def of_brokers(count: int, groups: int, nights: int = 30) -> list[Report]:
 
 @pytest.mark.parametrize(("brokers", "groups", "parts"), [(2, 10, 2), (3, 1_000, 3), (8, 300, 8)])
 def test_several_brokers_have_an_overview_and_a_part_each(brokers: int, groups: int, parts: int) -> None:
-    page = render_page(of_brokers(brokers, groups)).decode()
+    page = render_page(broker_reports(brokers, groups)).decode()
     assert len(page.encode()) <= MOST_BYTES
     assert page.count('<article class="broker"') == parts
     ids = re.findall(r'id="([^"]*)"', page)
@@ -71,7 +71,7 @@ def test_several_brokers_have_an_overview_and_a_part_each(brokers: int, groups: 
 
 def test_brokers_whose_part_does_not_fit_have_a_row_and_their_command() -> None:
     """Those with the fewest errors: all have the same, but the last one, which has more."""
-    brokers = of_brokers(60, 40)
+    brokers = broker_reports(60, 40)
     worst = replace(brokers[-1], attention=[*brokers[-1].attention, Problem("cut-log", "cut")])
     page = render_page([*brokers[:-1], worst, NoReport("broker-x", "no night <ended>")]).decode()
     assert len(page.encode()) <= MOST_BYTES

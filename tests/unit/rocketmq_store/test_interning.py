@@ -25,8 +25,8 @@ def numbers(interner: Interner, texts: list[bytes]) -> list[int] | None:
     lengths = np.array(list(map(len, texts)), np.int64)
     starts = np.cumsum([3, *(len(text) + 1 for text in texts)])[:-1]
     log = b"xyz" + b"".join(text + bytes([index % 251]) for index, text in enumerate(texts)) + b"z" * SLACK
-    found = interner.numbers(np.frombuffer(log, np.uint8), starts, lengths)
-    return None if found is None else found.tolist()
+    result = interner.numbers(np.frombuffer(log, np.uint8), starts, lengths)
+    return None if result is None else result.tolist()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -34,7 +34,7 @@ def disagreements(answer: dict[str, Any]) -> list[str]:
         return [f"{expression!r}: refused ({error.problem}), the broker takes it"] if answer["compiles"] else []
     if not answer["compiles"]:
         return [f"{expression!r}: accepted, the broker refuses it ({answer['error']})"]
-    found = []
+    result = []
     for case in answer["cases"]:
         properties, expected = case["properties"] or {}, case["result"]
         try:
@@ -42,18 +42,18 @@ def disagreements(answer: dict[str, Any]) -> list[str]:
         except EvaluationError:
             outcome = "ERROR"
         if outcome != expected:
-            found.append(f"{expression!r} on {properties!r}: {outcome}, the broker says {expected}")
+            result.append(f"{expression!r} on {properties!r}: {outcome}, the broker says {expected}")
         if holds(compiled.predicate, properties) is not (expected == "TRUE"):
-            found.append(f"{expression!r} on {properties!r}: the predicate is wrong, the broker says {expected}")
+            result.append(f"{expression!r} on {properties!r}: the predicate is wrong, the broker says {expected}")
         if holds(compiled.error_predicate, properties) is not (expected == "ERROR"):
-            found.append(f"{expression!r} on {properties!r}: the error predicate is wrong, the broker says {expected}")
-    return found
+            result.append(f"{expression!r} on {properties!r}: the error predicate is wrong, the broker says {expected}")
+    return result
 
 
 def main(oracle: str, pairs: int = 200_000, seed: int = 1) -> int:
     generator = Generator(Random(seed))
     counts: Counter[str] = Counter()
-    found: list[str] = []
+    wrong: list[str] = []
     while counts["pairs"] < pairs:
         questions = [
             {
@@ -70,10 +70,10 @@ def main(oracle: str, pairs: int = 200_000, seed: int = 1) -> int:
                 counts["compiled" if answer["compiles"] else "refused"] += 1
                 counts["pairs"] += len(answer["cases"]) if answer["compiles"] else 0
                 counts.update(str(case["result"]) for case in answer["cases"] if answer["compiles"])
-                found += disagreements(answer)
-        print(dict(counts), len(found), "disagreements", file=sys.stderr)
-    print("\n".join(found[:50]))
-    return 1 if found else 0
+                wrong += disagreements(answer)
+        print(dict(counts), len(wrong), "disagreements", file=sys.stderr)
+    print("\n".join(wrong[:50]))
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

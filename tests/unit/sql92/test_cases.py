@@ -46,9 +46,9 @@ def test_the_predicates_are_where_the_outcome_is_true_and_where_it_is_an_error()
     for answer in expressions()[::SAMPLE]:
         for case in answer["cases"]:
             known = compiled(answer["expression"])
-            found = holds(known.predicate, case["properties"]), holds(known.error_predicate, case["properties"])
-            if found != (case["result"] == "TRUE", case["result"] == "ERROR"):
-                wrong.append((answer["expression"], case, found))
+            outcomes = holds(known.predicate, case["properties"]), holds(known.error_predicate, case["properties"])
+            if outcomes != (case["result"] == "TRUE", case["result"] == "ERROR"):
+                wrong.append((answer["expression"], case, outcomes))
     assert not wrong
 
 
@@ -66,7 +66,7 @@ def test_the_matcher_gives_the_brokers_answer_to_every_expression_over_every_mes
     predicates = [each.predicate for each in known] + [each.error_predicate for each in known]
     bits = Matcher(predicates).match(pa.array(rows, pa.map_(pa.string(), pa.string()))).bits
     for outcome, of in (("TRUE", bits[: len(known)]), ("ERROR", bits[len(known) :])):
-        found = of[expression, row // 64] >> (row % 64).astype(np.uint64) & np.uint64(1)
+        matches = of[expression, row // 64] >> (row % 64).astype(np.uint64) & np.uint64(1)
         expected = np.array([result == outcome for _, _, result in asked])
-        wrong = [(answers[asked[i][0]]["expression"], *asked[i][1:]) for i in np.flatnonzero(found != expected)]
+        wrong = [(answers[asked[i][0]]["expression"], *asked[i][1:]) for i in np.flatnonzero(matches != expected)]
         assert not wrong, wrong[:10]

@@ -101,8 +101,8 @@ def postgres_programs() -> Path | None:
     """The folder of PostgreSQL's programs, which Debian does not put into PATH. None where it cannot run."""
     if os.geteuid() == 0 and "postgres" not in {user.pw_name for user in pwd.getpwall()}:
         return None
-    found = [*map(Path, filter(None, [shutil.which("initdb")])), *Path("/usr/lib/postgresql").glob("*/bin/initdb")]
-    return found[0].resolve().parent if found else None
+    programs = [*map(Path, filter(None, [shutil.which("initdb")])), *Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    return programs[0].resolve().parent if programs else None
 
 
 def table(messages: Sequence[dict[str, str]]) -> pa.Table:
@@ -118,12 +118,12 @@ def query(predicates: Sequence[str]) -> str:
 @pytest.fixture(scope="module")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
     folder, programs = tmp_path_factory.mktemp("datafusion") / "messages", postgres_programs()
-    found: dict[str, Run] = {"duckdb": in_duckdb, "datafusion": partial(in_datafusion, folder)}
+    runs: dict[str, Run] = {"duckdb": in_duckdb, "datafusion": partial(in_datafusion, folder)}
     if programs is None:
-        yield found
+        yield runs
         return
     with Postgres(programs) as postgres:
-        yield found | {"postgres": postgres.answers}
+        yield runs | {"postgres": postgres.answers}
 
 
 def engine(engines: dict[str, Run], dialect: str) -> Run:

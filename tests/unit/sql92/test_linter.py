@@ -115,8 +115,10 @@ def test_says_why_the_rest_is_ignored(text: str, suggestion: str) -> None:
 )
 def test_a_property_alone_may_be_another_value_of_the_one_before(text: str, corrections: list[str]) -> None:
     advice = [each.suggestion for each in compile(text).findings if each.code == "bare-property"]
-    found = [each.split("write ")[1].split("; otherwise")[0] for each in advice if each.startswith("If it is a value")]
-    assert found == corrections
+    suggestions = [
+        each.split("write ")[1].split("; otherwise")[0] for each in advice if each.startswith("If it is a value")
+    ]
+    assert suggestions == corrections
 
 
 @pytest.mark.parametrize(
