@@ -66,7 +66,7 @@ from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
 from jobs.night.log import LogPlan, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
 from jobs.night.pops import NO_POPS, RECORD, NightPops, PopCounts, add_planned_pops
-from jobs.night.redo import NewMessages
+from jobs.night.repeat import NewMessages
 from jobs.night.rows import FilteredPart, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
 from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.tasks import (
@@ -678,7 +678,7 @@ class Night:
         elif Step.INGEST in self.steps:
             committed = committed_rows(self.state.topics, self.offsets, self.as_of, self.changes.run)
             self.changes.add_rows(CONSUMER_OFFSETS, committed)
-        # A redo has removed them, even if this run delivers nothing.
+        # Repeating has removed them, even if this run delivers nothing.
         topics = rows.topics if Step.DELIVER in self.steps else self.state.topics
         self.changes.replace_rows(CURRENT_OFFSETS, current_offset_rows(topics, self.changes.run))
 

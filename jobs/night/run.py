@@ -47,7 +47,7 @@ from jobs.night.night_inputs import (
     redo_instant,
 )
 from jobs.night.past import BrokerState, PastNight, PastOffsets, read_state, vanished_text
-from jobs.night.redo import (
+from jobs.night.repeat import (
     NewMessages,
     Repeat,
     forget_prepared_offsets,

@@ -15,7 +15,7 @@ from filtering.counted import counted
 from filtering.time_spans import DAY
 from jobs.night.commit import Changes, next_run, record
 from jobs.night.past import BrokerState, past_nights
-from jobs.night.redo import delete_log_damage
+from jobs.night.repeat import delete_log_damage
 from jobs.night.run import Run
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE, IN_LMQS
