@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     if args.rebuild and (args.keep_days, args.keep_bodies) != (None, None):
         raise UsageError("--rebuild takes no --keep-days or --keep-bodies: run maintain twice")
-    from jobs.night.run import Run
+    from jobs.night.run import NightRunner
     from jobs.upkeep.maintenance import maintain, rebuild_damaged
     from schemas.ledger_check import no_nights, read_runs
 
@@ -52,11 +52,11 @@ def main(arguments: list[str]) -> None:
     if not read_runs(warehouse):
         raise no_nights(warehouse)
     with nullcontext() if args.dry_run else warehouse.writing():
-        run = Run(warehouse, "maintain", options.session)
+        runner = NightRunner(warehouse, "maintain", options.session)
         lines = (
-            rebuild_damaged(run, args.dry_run)
+            rebuild_damaged(runner, args.dry_run)
             if args.rebuild
-            else maintain(run, args.broker, args.keep_days, args.keep_bodies, args.dry_run)
+            else maintain(runner, args.broker, args.keep_days, args.keep_bodies, args.dry_run)
         )
     for line in lines:
         print(printable(line))

@@ -49,7 +49,7 @@ from jobs.night.inputs import (
     read_subscriptions,
 )
 from jobs.night.night_inputs import NightInputs, NightOptions
-from jobs.night.run import NightReport, Run
+from jobs.night.run import NightReport, NightRunner
 from jobs.night.steps import ALL_STEPS, Step
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -171,10 +171,10 @@ class SummarizedNight:
         return [*attention, *summary.started, *self.recovery, *summary.notes]
 
 
-def summarize(run: Run, report: NightReport, checks_messages: bool) -> SummarizedNight:
+def summarize(runner: NightRunner, report: NightReport, checks_messages: bool) -> SummarizedNight:
     """``checks_messages``: as in :func:`night_summary`."""
-    facts = open_facts(run.warehouse, report.broker.name, run.expressions)
-    summary = night_summary(facts, run.session, checks_messages)
+    facts = open_facts(runner.warehouse, report.broker.name, runner.expressions)
+    summary = night_summary(facts, runner.session, checks_messages)
     recovered = _recovery_lines(facts, report) if report.outcome is not None else []
     remark = _without_entry(facts, report)
     # The outcome has all pull windows and rows: too much to keep for each of many brokers.
@@ -253,7 +253,7 @@ WRITTEN_BY_JOB = {"ingest": COMMITLOG.name, "register": SUBSCRIPTIONS.name, "dis
 READS_SUBSCRIPTIONS = ("nightly", "register")
 
 
-def print_summary(run: Run, night: SummarizedNight) -> None:
+def print_summary(runner: NightRunner, night: SummarizedNight) -> None:
     """Prints the counts of each group, what needs attention, and where the tables are."""
     report, summary = night.report, night.summary
     if report.entry is None and summary.groups:
@@ -263,31 +263,31 @@ def print_summary(run: Run, night: SummarizedNight) -> None:
     for line in night.lines:
         print(printable(line))
     if summary.notes:
-        print_lint(run, [report.broker.name], len(run.last) > 1)
+        print_lint(runner, [report.broker.name], len(runner.last) > 1)
     if night.lines:
         print()
-    print_steps(run, report, night.remark)
+    print_steps(runner, report, night.remark)
 
 
-def print_lint(run: Run, brokers: Iterable[str], one_of_several: bool) -> None:
+def print_lint(runner: NightRunner, brokers: Iterable[str], one_of_several: bool) -> None:
     """Prints the command that says more about the subscriptions of each broker."""
     print("lint says why, and what real messages show:")
     for broker in brokers:
         which = f" {option('broker', broker)}" if one_of_several else ""
-        print(f"  {run.warehouse.command('lint')}{which}")
+        print(f"  {runner.warehouse.command('lint')}{which}")
 
 
-def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
+def print_steps(runner: NightRunner, report: NightReport, remark: str = "") -> None:
     """Prints the broker's switches, the number of rows written with a remark on it, and where the tables are."""
     config = report.broker.config
     print(f"broker {short(report.broker.name)}: {switches(config)}")
     print(f"  ({printable(report.broker.source)})")
     print(f"  RocketMQ {printable(report.broker.version_text)}")
     # The summary of a whole night has those of broker.misread, which are remarks, among what needs attention.
-    misread = () if run.job == "nightly" else report.broker.misread
+    misread = () if runner.job == "nightly" else report.broker.misread
     for line in (*misread, *report.broker.ignored):
         print(f"  {printable(line)}")
-    if run.job in READS_SUBSCRIPTIONS:
+    if runner.job in READS_SUBSCRIPTIONS:
         print(f"  subscriptions: {printable(_subscriptions(report))}")
     if report.entry is None:
         print(f"There was nothing new: no table changed ({report.seconds:.1f} s).")
@@ -295,9 +295,9 @@ def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
         added = ", ".join(f"{rows:,} in {table}" for table, rows in report.rows.items()) or "none"
         print(f"  {report.seconds:.1f} s {place_text(report.in_spark, report.workers)}")
         print(f"  rows added: {added}{remark}")
-    location, table = printable(run.warehouse.location), WRITTEN_BY_JOB.get(run.job, DELIVERIES)
+    location, table = printable(runner.warehouse.location), WRITTEN_BY_JOB.get(runner.job, DELIVERIES)
     print(f"The tables are in {location}; to write one as JSON lines:")
-    print(f"  {run.warehouse.command(f'export {table}')} --output {table}.jsonl")
+    print(f"  {runner.warehouse.command(f'export {table}')} --output {table}.jsonl")
 
 
 def switches(config: BrokerConfig) -> str:
@@ -390,19 +390,19 @@ def print_legend(columns: Mapping[str, str]) -> None:
 # Prints the summary of the nights of several brokers: a line for each, and what needs attention.
 
 
-def print_brokers(run: Run, nights: Sequence[SummarizedNight]) -> None:
+def print_brokers(runner: NightRunner, nights: Sequence[SummarizedNight]) -> None:
     """Prints the counts of each broker, what needs attention, and where the tables are."""
     _print_counts(nights)
     lines = [line for night in nights for line in _lines(night)]
     print_by_line(lines)
     if noted := list(dict.fromkeys(night.broker for night in nights if night.summary.notes)):
-        print_lint(run, noted[:BROKERS_NAMED], one_of_several=True)
+        print_lint(runner, noted[:BROKERS_NAMED], one_of_several=True)
         if len(noted) > BROKERS_NAMED:
             print(f"  and {counted(len(noted) - BROKERS_NAMED, 'more broker')}")
     if lines or noted:
         print()
-    print(f"The tables are in {printable(run.warehouse.location)}; the groups of each broker are in the report:")
-    print(f"  {run.warehouse.command('report')} --output night.html")
+    print(f"The tables are in {printable(runner.warehouse.location)}; the groups of each broker are in the report:")
+    print(f"  {runner.warehouse.command('report')} --output night.html")
 
 
 def _print_counts(nights: Sequence[SummarizedNight]) -> None:
@@ -462,37 +462,37 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
     failed: list[Exception] = []
     summarized: list[SummarizedNight] = []
     with warehouse.writing():
-        run = Run(warehouse, job, shared.session)
-        run.open()
+        runner = NightRunner(warehouse, job, shared.session)
+        runner.open()
         several = len(entries) > 1
         try:
             for entry in entries:
                 for night in _nights(entry, steps, options, hooks):
                     try:
-                        report = night.run(run)
+                        report = night.run(runner)
                     except Exception as error:
                         if not several:
                             raise
                         error.add_note(entry.name or entry.stores[0].root)
                         failed.append(error)
-                        run.open()  # What the failed night has committed must not become part of the next one.
+                        runner.open()  # What the failed night has committed must not become part of the next one.
                         break
                     if steps != ALL_STEPS:
-                        print_steps(run, report)
+                        print_steps(runner, report)
                         continue
-                    summarized.append(summarize(run, report, checks_messages=options.strict))
+                    summarized.append(summarize(runner, report, checks_messages=options.strict))
                     if not several:
-                        print_summary(run, summarized[-1])
+                        print_summary(runner, summarized[-1])
         finally:  # After Ctrl-C, too.
             if summarized and several:
-                print_brokers(run, summarized)
+                print_brokers(runner, summarized)
         shared.register_in_catalog(warehouse)
         if options.metrics is not None and not failed:
-            write(options.metrics, night_metrics(run, summarized))
+            write(options.metrics, night_metrics(runner, summarized))
     if failed:
         raise ExceptionGroup(f"{len(failed)} of {len(entries)} brokers failed", failed)
     if options.strict:
-        _check_attention(summarized, several or len(run.last) > 1)
+        _check_attention(summarized, several or len(runner.last) > 1)
 
 
 def _check_attention(summarized: Sequence[SummarizedNight], several: bool) -> None:
@@ -587,19 +587,19 @@ class _Night:
     storage: Storage | None
     options: NightOptions
 
-    def run(self, run: Run) -> NightReport:
+    def run(self, runner: NightRunner) -> NightReport:
         """Runs the night, and shows its progress."""
         storage, entry = self.storage, self.entry
         message_log = _message_log(storage)
         snapshot = StoreSnapshot(storage) if storage is not None and message_log is None else None
         broker = broker_of(
-            entry.config, snapshot, run.last, entry.name, reads_messages=storage is not None, version=entry.version
+            entry.config, snapshot, runner.last, entry.name, reads_messages=storage is not None, version=entry.version
         )
         subscriptions = entry.read_subscriptions()
         if subscriptions is None and snapshot is not None and Step.REGISTER in self.options.steps:
-            subscriptions = self._own_list(snapshot, run.last.get(broker.name))
+            subscriptions = self._own_list(snapshot, runner.last.get(broker.name))
         with shown_on_terminal(broker.name), compile_time(print_compiles) as compiling:
-            report = run.run_night(broker, NightInputs(snapshot, subscriptions, message_log), self.options)
+            report = runner.run_night(broker, NightInputs(snapshot, subscriptions, message_log), self.options)
         print_end(report, compiling.seconds)
         return report
 

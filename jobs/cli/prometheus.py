@@ -21,7 +21,7 @@ from schemas.quarantine import QUARANTINE
 
 if TYPE_CHECKING:
     from jobs.cli.night_job import SummarizedNight
-    from jobs.night.run import Run
+    from jobs.night.run import NightRunner
 
 LAG = {
     "mqsieve_consumer_lag_messages": ("behind", "Entries behind the committed offset."),
@@ -57,10 +57,10 @@ def lag_metrics(rows: Sequence[tuple[str, Lag]]) -> Iterator[str]:
         yield from _gauge(name, meaning, samples)
 
 
-def night_metrics(run: Run, nights: Iterable[SummarizedNight]) -> Iterator[str]:
+def night_metrics(runner: NightRunner, nights: Iterable[SummarizedNight]) -> Iterator[str]:
     """The gauges of the last of the ``nights`` of each broker, and of how far its groups are behind."""
     last = {night.broker: night for night in nights}
-    values = {broker: _values(run, night) for broker, night in last.items()}
+    values = {broker: _values(runner, night) for broker, night in last.items()}
     for name, meaning in NIGHT.items():
         yield from _gauge(name, meaning, [({"broker": broker}, each[name]) for broker, each in values.items()])
     problems = {broker: Counter(problem.code for problem in each.summary.attention) for broker, each in last.items()}
@@ -70,15 +70,15 @@ def night_metrics(run: Run, nights: Iterable[SummarizedNight]) -> Iterator[str]:
         for code, (severity, _) in CONDITIONS.items()
     ]
     yield from _gauge(ATTENTION, "Conditions that need attention (docs/OPERATIONS.md).", samples)
-    brokers = [open_facts(run.warehouse, broker, run.expressions) for broker in last]
+    brokers = [open_facts(runner.warehouse, broker, runner.expressions) for broker in last]
     yield from lag_metrics([(facts.name, row) for facts in brokers for row in lag(facts)])
 
 
-def _values(run: Run, night: SummarizedNight) -> dict[str, float]:
+def _values(runner: NightRunner, night: SummarizedNight) -> dict[str, float]:
     """The values of NIGHT. Of a night without anything new, the counts are 0."""
     rows = night.report.rows
     counts = total(group.counts for group in night.summary.groups if night.report.entry is not None)
-    filtered_to = (run.last[night.broker].as_of or 0) / 1000
+    filtered_to = (runner.last[night.broker].as_of or 0) / 1000
     seconds = round(time.time(), 3), filtered_to, round(night.report.seconds, 3)
     rows_of = rows.get(COMMITLOG.name, 0), counts["delivered"], counts["uncertain"], rows.get(QUARANTINE.name, 0)
     return dict(zip(NIGHT, (*seconds, *rows_of), strict=True))

@@ -78,8 +78,8 @@ from jobs.night.tasks import (
     TaskResult,
     TopicWork,
     Work,
-    dispatch_to_lmqs,
     filter_stored,
+    make_lmq_entries,
     read_range,
     works_by_topic,
 )
@@ -130,18 +130,16 @@ class NightTasks:
     traces: list[DataFile] = field(default_factory=list)
     """The files of consumptions, whose rows still lack the messages that they mean."""
 
-    def make_entries(
+    def works(
         self,
-        read: Callable[[Mapping[str, TopicWork]], TaskResult],
         windows: Windows,
         uncertain_changes: UncertainChanges,
         filter_data: Mapping[str, Sequence[FilterDataInForce]],
         instants: Mapping[str, Int64s],
-    ) -> FilteredPart:
-        """Makes the entries of the messages that ``read`` reads, and filters them. :meth:`add` adds them."""
+    ) -> Mapping[str, TopicWork]:
+        """What tasks do with the new messages of each topic. With hooks, they only make entries (see :meth:`add`)."""
         windows_now, uncertain_changes_now = ({}, {}) if self.hooks else (windows, uncertain_changes)
-        topics = works_by_topic(self.broker, windows_now, uncertain_changes_now, filter_data, instants)
-        return FilteredPart(windows, uncertain_changes, read(topics))
+        return works_by_topic(self.broker, windows_now, uncertain_changes_now, filter_data, instants)
 
     def add(self, part: FilteredPart) -> FilteredPart:
         """Adds the files of new entries. Hooks are asked after that."""
@@ -173,7 +171,7 @@ class NightTasks:
         files = [StoredFile.from_data_file(file, None) for file in new]
         paths = [file.path for file in sorted(files, key=lambda file: file.least["commitlog_offset"])]
         ranges = stored_ranges(self.changes.files, stored) if stored is not None else []
-        return dispatch_to_lmqs(ranges, paths, self.changes.warehouse, work, dispatch, self.broker)
+        return make_lmq_entries(ranges, paths, self.changes.warehouse, work, dispatch, self.broker)
 
     def discard(self, part: FilteredPart) -> None:
         """Deletes the files of new entries that are made again."""
@@ -511,7 +509,8 @@ class Night:
     _events: Sequence[SubscriptionEvent] = field(init=False)
     _tasks: NightTasks = field(init=False)
     _settled: int | None = field(init=False, default=None)
-    _expects_record: bool = field(init=False, default=False)
+    _pops: Pops = field(init=False)
+    """When groups pop."""
     _records: pa.Table = field(init=False)
     """What the night read of the broker's record of pops."""
 
@@ -522,7 +521,7 @@ class Night:
         self.changes.create_missing((*WRITTEN_BY_TASKS, PULL_WINDOWS, POPS))
         self.resets_by_time = self._offsets_of_resets()
         self._events = list(with_offsets(self.events, self.resets_by_time))
-        self._expects_record = not self.state.nights
+        self._pops = self._when_groups_pop(expects_record=not self.state.nights)
         plan = self._plan()
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
@@ -559,9 +558,9 @@ class Night:
             traced,
         )  # fmt: skip
         self._add_progress(rows)
-        total = recovered_bodies
-        for part in parts:
-            total.add_totals(part.result)
+        total = TaskResult()
+        for result in (recovered_bodies, *(part.result for part in parts)):
+            total.add_totals(result)
         return NightOutcome(plan, rows, total, self._settled)
 
     def _plan(self) -> NightPlan:
@@ -579,17 +578,15 @@ class Night:
             self.pop_groups,
         )
 
-    @property
-    def _pops(self) -> Pops:
-        """When groups pop."""
+    def _when_groups_pop(self, expects_record: bool) -> Pops:
+        """``expects_record``: no record was read yet, and there may be one."""
         rows = states_by_key(self.history)
-        return self.pop_modes.pops(rows, self._events, self.pop_groups, self.broker, self._expects_record)
+        return self.pop_modes.pops(rows, self._events, self.pop_groups, self.broker, expects_record)
 
     def _note_pops(self, new: FilteredPart) -> bool:
         """Notes the groups that popped in the night. Returns whether that is not what was known, or expected."""
         if Step.DELIVER not in self.steps:
             return False
-        known, self._expects_record = self._pops, False
         storage = self.changes.warehouse.log(POP_RECORDS).storage
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
         stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
@@ -598,7 +595,8 @@ class Night:
         checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
         first = least(checkpoints, ["consumer_group", "topic"], "popped_at")
         self.pop_modes = self.pop_modes.with_pops({(group, topic): at for (group, topic), at in first.items()})
-        return self._pops != known
+        expected, self._pops = self._pops, self._when_groups_pop(expects_record=False)
+        return self._pops != expected
 
     def _pop(self) -> PopCounts:
         """Writes what groups popped."""
@@ -704,18 +702,19 @@ class Night:
     def _new(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> FilteredPart:
         windows, uncertain_changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_changes)
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
-        return self._tasks.make_entries(self._read_new, windows, uncertain_changes, filter_data, instants)
+        topics = self._tasks.works(windows, uncertain_changes, filter_data, instants)
+        return FilteredPart(windows, uncertain_changes, self._read_new(topics))
 
     def _read_new(self, topics: Mapping[str, TopicWork]) -> TaskResult:
         begin = self.state.filtered_to
-        total = self._read_stored(topics, begin=begin)
+        total = self._filter_prepared(topics, begin=begin)
         if self.new.plan is not None:
             read = self._tasks.reader(self.new.plan, self._tables_of_log, topics)
             for result in read_ranges(self.new.plan, read, self.session):
                 total.add(result.result)
                 self._settled = result.settled
         dispatch = self._multi_dispatch()
-        self._dispatch_to_lmqs(total, topics, dispatch, self._stored(begin=begin))
+        self._add_lmq_entries(total, topics, dispatch, self._stored(begin=begin))
         self.multi_queues = {
             queue: each for queue, each in dispatch.queues.items() if is_lmq(queue[0]) and each.is_shifted
         }
@@ -734,7 +733,7 @@ class Night:
         on_disk = {(topic, queue_id) for topic, queue_ids in self.offsets.min_offsets.items() for queue_id in queue_ids}
         return MultiDispatch(self.broker.version, self.offsets.in_files, queues, on_disk)
 
-    def _dispatch_to_lmqs(
+    def _add_lmq_entries(
         self,
         result: TaskResult,
         topics: Mapping[str, TopicWork],
@@ -758,18 +757,20 @@ class Night:
                 first, self.state, self._events, plan, self.expressions, self.changes, self.pop_groups
             )
         filter_data = filter_data_in_force(self.history, self.broker)
-        late = self._tasks.make_entries(self._read_late, by_topic(windows), {}, filter_data, instants)
+        topic_windows = by_topic(windows)
+        works = self._tasks.works(topic_windows, {}, filter_data, instants)
+        late = FilteredPart(topic_windows, {}, self._read_late(works))
         topics = {topic for topic, _ in late.result.queues}
         rows = late_window_rows((window for window in windows if window.topic in topics), self.changes.run)
         self.changes.add_rows(PULL_WINDOWS, [rows])
         return self._tasks.add(late)
 
     def _read_late(self, topics: Mapping[str, TopicWork]) -> TaskResult:
-        total = self._read_stored(topics, end=self.state.filtered_to)
+        total = self._filter_prepared(topics, end=self.state.filtered_to)
         total.add(self._tasks.read_again(self.new.recovered_ranges, self._tables_of_log, topics))
         # The offsets that these messages note are where the later ones left room for them.
         dispatch = replace(self._multi_dispatch(), queues={})
-        self._dispatch_to_lmqs(total, topics, dispatch, self._stored(end=self.state.filtered_to))
+        self._add_lmq_entries(total, topics, dispatch, self._stored(end=self.state.filtered_to))
         return total
 
     @property
@@ -784,7 +785,7 @@ class Night:
         first, last = max(begin, self.new.stored[0]), min(end, self.new.stored[1])
         return (first, last) if first < last else None
 
-    def _read_stored(self, topics: Mapping[str, TopicWork], begin: int = 0, end: int = NO_END) -> TaskResult:
+    def _filter_prepared(self, topics: Mapping[str, TopicWork], begin: int = 0, end: int = NO_END) -> TaskResult:
         stored = self._stored(begin, end)
         if stored is None:
             return TaskResult()

@@ -1,7 +1,7 @@
 """Runs the nights of one or several brokers on one warehouse.
 
-A Run opens a warehouse: it upgrades older tables, and undoes what a run that died has committed. Run.run_night then
-adds the new inputs of one broker, in this order:
+A NightRunner opens a warehouse: it upgrades older tables, and undoes what a run that died has committed. Its method
+run_night then adds the new inputs of one broker, in this order:
 
 1. What earlier nights left (BrokerState), what is new in the log (LogPlan), and which subscription events are new. If
    nothing is new, that is all.
@@ -346,8 +346,8 @@ class NightReport:
 
 
 @dataclass
-class Run:
-    """One run of nights on one warehouse. ``session`` starts the Spark session when it is needed.
+class NightRunner:
+    """Runs nights on one warehouse. ``session`` starts the Spark session when it is needed.
 
     Modules that import Spark are imported where they are used: that takes 0.1 s, and most nights need none.
     """

@@ -5,12 +5,13 @@ the files that it wrote, the counts of each window (TopicCounts), and how far ea
 two:
 
 - :func:`read_range` reads a range of the broker's log, from bytes to rows of all tables.
-- :func:`read_stored` reads messages that earlier nights stored: to make their entries, or to filter the entries that
-  they have, for groups that pull them only now.
+- :func:`filter_stored_range` reads messages that earlier nights stored: to make their entries, or to filter the entries
+  that they have, for groups that pull them only now.
 
 Both give their messages to a NightWriter. It collects them until there are enough of a topic, makes the consume queue
 entries (NewEntries), runs the topic's filters on them (TopicFilters), applies clients' hooks, packs the deliveries
-into blocks, counts, and writes files. Results of tasks are added to each other in any order.
+into blocks, counts, and writes files. Results are added to each other in the order of the
+log.
 """
 
 from __future__ import annotations
@@ -645,7 +646,7 @@ def _quarantine(writer: NightWriter, damage: list[Damage]) -> None:
 # Stored messages.
 
 
-def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> TaskResult:
+def filter_stored_range(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> TaskResult:
     """Filters a range of stored messages, and writes files of the tables in ``work``.
 
     If they include consumequeue, the messages are those without an entry, otherwise those with one.
@@ -664,7 +665,7 @@ def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, wo
     return writer.close()
 
 
-def dispatch_to_lmqs(
+def make_lmq_entries(
     stored: Sequence[StoredRange],
     new: Sequence[str],
     warehouse: Warehouse,
@@ -696,7 +697,7 @@ def dispatch_to_lmqs(
 
 def filter_stored(ranges: Sequence[StoredRange], warehouse: Warehouse, work: Work, session: Session) -> TaskResult:
     commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
-    read = partial(read_stored, commitlog=commitlog, consumequeue=consumequeue, work=work)
+    read = partial(filter_stored_range, commitlog=commitlog, consumequeue=consumequeue, work=work)
     total = TaskResult()
     for result in run_tasks(ranges, read, sum(part.size for part in ranges), session):
         total.add(result)

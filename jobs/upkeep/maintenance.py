@@ -16,7 +16,7 @@ from filtering.time_spans import DAY
 from jobs.night.commit import Changes, next_run, record
 from jobs.night.past import BrokerState, past_nights
 from jobs.night.repeat import delete_log_damage
-from jobs.night.run import Run
+from jobs.night.run import NightRunner
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE, IN_LMQS
 from schemas.consumer_offsets import CONSUMER_OFFSETS
@@ -163,7 +163,7 @@ def find_damage(warehouse: Warehouse, session: Session) -> DamagedTables:
     return DamagedTables(entries, {table.name: damage for table, damage in damaged_tables.items()})
 
 
-def rebuild(run: Run, damage: DamagedTables, name: str) -> dict[str, str]:
+def rebuild(runner: NightRunner, damage: DamagedTables, name: str) -> dict[str, str]:
     """Rebuilds all derived tables as the run ``name``: repeats every night of every broker with its own end.
 
     Returns inputs for the ledger's entry: the rows that have other runs now. Raises UsageError if the nights cannot be
@@ -174,14 +174,14 @@ def rebuild(run: Run, damage: DamagedTables, name: str) -> dict[str, str]:
         for entry in entries:
             _check_repeatable(entry, entries[-1].messages_from)
     broken = [table for table in TABLES if table.name in damage.tables]
-    undo_unfinished_run(run.warehouse, damage.entries, name, [table for table in TABLES if table not in broken])
+    undo_unfinished_run(runner.warehouse, damage.entries, name, [table for table in TABLES if table not in broken])
     for table in broken:
-        run.warehouse.log(table).drop()
+        runner.warehouse.log(table).drop()
     inputs = {}
     for broker_name, entries in nights.items():
-        changes = Changes(run.warehouse, broker_name, name)
+        changes = Changes(runner.warehouse, broker_name, name)
         inputs[f"{broker_name}/{WITHDRAWN}"] = withdrawals_text(moved_rows(entries, changes))
-        _rebuild_broker(run, entries, broken, changes)
+        _rebuild_broker(runner, entries, broken, changes)
     return inputs
 
 
@@ -195,8 +195,10 @@ def _check_repeatable(entry: LedgerEntry, messages_from: int) -> None:
             raise UsageError(f"the night {entry.run} {reason} and cannot be repeated from the tables: {START_AGAIN}")
 
 
-def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[Table], changes: Changes) -> None:
-    events = read_events(run.warehouse, entries[0].broker_name)
+def _rebuild_broker(
+    runner: NightRunner, entries: Sequence[LedgerEntry], broken: Sequence[Table], changes: Changes
+) -> None:
+    events = read_events(runner.warehouse, entries[0].broker_name)
     delivered = nights_of(entries)
     nights = list(past_nights(delivered, range(len(delivered)), changes))
     prepared = BrokerState(entries).first_prepared
@@ -208,9 +210,9 @@ def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[T
             changes.replace_rows(table, [])
     state = BrokerState((), events=events)
     for night in nights:
-        state = run.repeat_night(night.entry.broker, night, state, events, changes)
+        state = runner.repeat_night(night.entry.broker, night, state, events, changes)
     if SUBSCRIPTIONS in broken:
-        history = BrokerState(entries).history(events, entries[-1].broker, run.expressions)
+        history = BrokerState(entries).history(events, entries[-1].broker, runner.expressions)
         changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
     changes.create_missing(table for table in broken if table.name in entries[-1].tables)
     changes.commit()
@@ -334,32 +336,32 @@ def _dropped(rows: pa.Table, is_removed: pa.BooleanArray) -> pa.Table:
 
 
 def maintain(
-    run: Run, broker_name: str | None, keep_days: int | None, keep_bodies: int | None, dry_run: bool
+    runner: NightRunner, broker_name: str | None, keep_days: int | None, keep_bodies: int | None, dry_run: bool
 ) -> list[str]:
     """Removes old rows of one broker or of all, then old files. Returns lines for the user. Raises UsageError.
 
     ``dry_run``: nothing is changed, and the lines say what would be removed.
     """
     if dry_run:
-        run.entries = open_runs(run.warehouse)
+        runner.entries = open_runs(runner.warehouse)
     else:
-        run.open()
-    brokers = by_broker(run.entries)
+        runner.open()
+    brokers = by_broker(runner.entries)
     if broker_name is not None:
         check_broker(broker_name, list(brokers))
-    name = next_run(run.entries)
+    name = next_run(runner.entries)
     inputs: dict[str, str] = {}
     lines: list[str] = []
     for broker in [broker_name] if broker_name is not None else brokers:
-        changes = Changes(run.warehouse, broker, name)
+        changes = Changes(runner.warehouse, broker, name)
         broker_inputs, broker_lines = _remove(brokers[broker], keep_days, keep_bodies, changes, dry_run)
         inputs |= {f"{broker}/{key}": value for key, value in broker_inputs.items()}
         lines += broker_lines
-    deleted = _delete_old_files(run.warehouse, dry_run)
+    deleted = _delete_old_files(runner.warehouse, dry_run)
     files = f"{counted(sum(deleted), 'old file')} {_done('deleted', dry_run)}, of {counted(len(deleted), 'table')}"
     if dry_run:
         return [*lines, files, "nothing was changed: --dry-run"]
-    record(run.warehouse, LedgerEntry(name, "", MAINTAIN, inputs=inputs))
+    record(runner.warehouse, LedgerEntry(name, "", MAINTAIN, inputs=inputs))
     return [*lines, files]
 
 
@@ -404,19 +406,19 @@ def _delete_old_files(warehouse: Warehouse, dry_run: bool) -> list[int]:
     return [deleted for table in existing if (deleted := warehouse.log(table).clean(dry_run))]
 
 
-def rebuild_damaged(run: Run, dry_run: bool) -> list[str]:
+def rebuild_damaged(runner: NightRunner, dry_run: bool) -> list[str]:
     """Rebuilds damaged tables. Returns lines for the user. Raises UsageError if a table cannot be rebuilt.
 
     ``dry_run``: nothing is changed, and the lines say what would be rebuilt.
     """
-    damage = find_damage(run.warehouse, run.session)
+    damage = find_damage(runner.warehouse, runner.session)
     if not damage.tables:
         return ["no table is damaged: nothing was changed"]
     if dry_run:
         return [f"{message}; would be rebuilt" for message in damage.tables.values()]
-    run.entries = list(damage.entries)
-    name = next_run(run.entries)
-    inputs = {REBUILT: ", ".join(damage.tables)} | rebuild(run, damage, name)
-    record(run.warehouse, LedgerEntry(name, "", MAINTAIN, inputs=inputs))
-    open_warehouse(run.warehouse)
+    runner.entries = list(damage.entries)
+    name = next_run(runner.entries)
+    inputs = {REBUILT: ", ".join(damage.tables)} | rebuild(runner, damage, name)
+    record(runner.warehouse, LedgerEntry(name, "", MAINTAIN, inputs=inputs))
+    open_warehouse(runner.warehouse)
     return [f"{message}; rebuilt" for message in damage.tables.values()]
