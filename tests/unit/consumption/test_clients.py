@@ -124,6 +124,7 @@ def model(states: list[tuple[int, Group]]) -> dict[tuple[int, int], list[Pulled]
 def pulls(windows: list[PullWindow], stored_at: int, queue_id: int, offset: int) -> Iterator[Pulled]:
     for window in (window for window in windows if window.topic == "T"):
         low, high = window.offsets.get(queue_id, (0, 0) if window.only_listed else (0, NO_END))
+        assert window.stored_from < window.stored_to
         if window.stored_from <= stored_at < window.stored_to and low <= offset < high:
             tags, checked = window.message_filter.tags, window.message_filter.client_tags
             assert isinstance(tags, TagsCodeIn)
