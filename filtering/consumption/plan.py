@@ -108,91 +108,154 @@ def plan_night(
     configuration in the night before; None: there was none. ``pops``: when groups pop topics. Of those that are
     recorded, the broker's record says what they got.
     """
-    history, events = list(history), list(events)
-    requests = _requests(events, pops.planned)
-    states_of = states_by_key(history)
-    rows_of = _rows_of_plans(states_of, pops, requests, offsets_so_far, broker_offsets)
-    rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
-    for (group, _), rows in rows_of.items():
-        rows_of_group[group] += rows
-    resets, first_starts = resets_and_first_starts(events)
-    commits, changes_seen = _commits(events), _changes_seen(events)
-    broadcasting, popping = broadcasting_clients(events), pops.recorded.keys() | pops.planned.keys()
-    states = [each for each in disagreeing_states(events) if each.key not in popping and each.key not in broadcasting]
-    differing = states_by_key(state for state in client_states(events if pops.planned else ()) if state.overruled)
-    queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
-    tags_of_clients = tag_disagreements(states, queue_ids, broker_offsets.has_queue_ids)
-    seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
-    for each in seeming_disagreements(history, events):
-        seeming[each.key].append(each)
-    online: list[PullWindow] = []
-    backlog: list[PullWindow] = []
-    uncertain_changes: list[UncertainChange] = []
-    groups: list[GroupNight] = []
-    lost: list[PullWindow] = []
+    planner = _NightPlanner(
+        list(history), list(events), offsets_so_far, broker_offsets, config, config_before, pops, pop_groups
+    )
     with garbage_collection.paused():
-        for key, rows in rows_of.items():
-            filters = FiltersInForce(rows_of_group[key[0]], config, pop_groups.most_attempts(key[0]))
-            if key in broadcasting:
-                broadcast_night = BroadcastNight(key, rows, broadcasting[key], filters, offsets_so_far, broker_offsets)
-                online += broadcast_night.online
-                backlog += broadcast_night.backlog
-                uncertain_changes += broadcast_night.uncertain_changes
-                groups.append(broadcast_night.group)
-                continue
-            consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
-            pops_at_all, from_first = any(row.pops for row in rows), config.init_pop_offset_by_check_msg_in_mem
-            commits_at_pop = pops_at_all and not (key[0] in pop_groups.in_order or config.enable_pop_buffer_merge)
-            group_start = GroupStart(
-                key, consume_from, offsets_so_far, broker_offsets, pops_at_all, from_first, commits_at_pop
-            )
-            clients = tags_of_clients.get(key, ())
-            restarts = broker_offsets.restarts.get(key[1], ())
-            line = timeline(
-                rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, restarts, commits.get(key),
-                requests.get((key[0], subscribed_topic(*key)), {}),
-            )  # fmt: skip
-            if config_before is not None and config_before != config:
-                line = _with_new_switches(line, offsets_so_far.as_of, config_before)
-            night = GroupNightPlan(group_start, line, filters, clients)
-            night.run(_unread(rows, resets.get(key, ()), offsets_so_far, filters))
-            online += night.online
-            backlog += night.backlog
-            changes = night.uncertain_changes
-            for change in _not_watched(changes_seen.get(key[0], ()), rows, filters, offsets_so_far.as_of):
-                changes = [*_outside(changes, change.stored_from, change.stored_to), change]
-            for part in clients:
-                if part.undecided:
-                    changes = _outside(changes, part.valid_from, part.valid_to)
-            subscribed = key[0], subscribed_topic(*key)
-            if subscribed in pops.planned:
-                either = [
-                    *_read_by_any(differing.get(subscribed, ()), rows, filters, offsets_so_far.as_of),
-                    *_registered_only(states_of[subscribed], rows, filters, offsets_so_far.as_of),
-                ]
-                for change in either:
-                    changes = _outside(changes, change.stored_from, change.stored_to)
-                changes = [replace(change, mode=ConsumeMode.POP) for change in (*changes, *either)]
-            uncertain_changes += _uncertain(changes, seeming.get(key, ()), filters, offsets_so_far.as_of)
-            uncertain_changes += night.undecided
-            lost += night.lost
-            groups.append(night.group)
-            if key in pops.recorded:
-                _set_popped(night.group, offsets_so_far, broker_offsets)
-    for key in pops.recorded:
-        # If no event names the group, its topic is like those of redeliveries.
-        topics = [*retry_topics(*key), *([] if key in rows_of else [key[1]])]
-        groups += _popped_groups(key[0], topics, offsets_so_far, broker_offsets)
-    since = offsets_so_far.as_of or 0
-    shared = [state for state in states if state.valid_to is None or state.valid_to > since]
-    if not broker_offsets.has_queue_ids:
-        assumed = {state.key: 0 for state in shared if drop_differently(state)}
-        return NightPlan(online, backlog, uncertain_changes, groups, lost, {}, assumed)
-    allocated = {state.key: queue_ids(state.topic) for state in shared}
-    assumed = {
-        key: len(queues) for key, queues in allocated.items() if queues and key[1] not in broker_offsets.read_queues
-    }
-    return NightPlan(online, backlog, uncertain_changes, groups, lost, allocated, assumed)
+        return planner.plan()
+
+
+class _NightPlanner:
+    """What the plans of all groups need, by group and topic; and the windows that were planned so far."""
+
+    def __init__(
+        self,
+        history: Sequence[SubscriptionRow],
+        events: Sequence[SubscriptionEvent],
+        offsets_so_far: OffsetsSoFar,
+        broker_offsets: BrokerOffsets,
+        config: BrokerConfig,
+        config_before: BrokerConfig | None,
+        pops: Pops,
+        pop_groups: PopGroups,
+    ) -> None:
+        self._offsets_so_far = offsets_so_far
+        self._broker_offsets = broker_offsets
+        self._as_of = offsets_so_far.as_of
+        self._config, self._config_before = config, config_before
+        self._pops, self._pop_groups = pops, pop_groups
+        self._requests = _requests(events, pops.planned)
+        self._states = states_by_key(history)
+        self._rows = _rows_of_plans(self._states, pops, self._requests, offsets_so_far, broker_offsets)
+        self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+        for (group, _), rows in self._rows.items():
+            self._rows_by_group[group] += rows
+        self._resets, self._first_starts = resets_and_first_starts(events)
+        self._commits, self._changes_seen = _commits(events), _changes_seen(events)
+        self._broadcasting = broadcasting_clients(events)
+        popping_or_broadcasting = {*pops.recorded, *pops.planned, *self._broadcasting}
+        self._disagreeing = [state for state in disagreeing_states(events) if state.key not in popping_or_broadcasting]
+        self._queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
+        self._client_tags = tag_disagreements(self._disagreeing, self._queue_ids, broker_offsets.has_queue_ids)
+        pop_clients = client_states(events if pops.planned else ())
+        self._differing_pop_clients = states_by_key(state for state in pop_clients if state.overruled)
+        self._seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
+        for disagreement in seeming_disagreements(history, events):
+            self._seeming[disagreement.key].append(disagreement)
+        self._online: list[PullWindow] = []
+        self._backlog: list[PullWindow] = []
+        self._uncertain_changes: list[UncertainChange] = []
+        self._groups: list[GroupNight] = []
+        self._lost: list[PullWindow] = []
+
+    def plan(self) -> NightPlan:
+        """Plans group by group, topic by topic."""
+        for key, rows in self._rows.items():
+            consumer_group, _ = key
+            most_attempts = self._pop_groups.most_attempts(consumer_group)
+            filters = FiltersInForce(self._rows_by_group[consumer_group], self._config, most_attempts)
+            if key in self._broadcasting:
+                self._broadcast(key, rows, filters)
+            else:
+                self._consume(key, rows, filters)
+        for key in self._pops.recorded:
+            # If no event names the group, its topic is like those of redeliveries.
+            topics = [*retry_topics(*key), *([] if key in self._rows else [key[1]])]
+            self._groups += _popped_groups(key[0], topics, self._offsets_so_far, self._broker_offsets)
+        allocated, assumed = self._shared_queues()
+        return NightPlan(
+            self._online, self._backlog, self._uncertain_changes, self._groups, self._lost, allocated, assumed
+        )
+
+    def _broadcast(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> None:
+        """Plans a group of which each client gets all messages."""
+        clients = self._broadcasting[key]
+        night = BroadcastNight(key, rows, clients, filters, self._offsets_so_far, self._broker_offsets)
+        self._online += night.online
+        self._backlog += night.backlog
+        self._uncertain_changes += night.uncertain_changes
+        self._groups.append(night.group)
+
+    def _consume(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> None:
+        """Plans a group whose clients share the messages: they pull them, or pop them."""
+        night = GroupNightPlan(
+            self._group_start(key, rows), self._timeline(key, rows, filters), filters, self._client_tags.get(key, ())
+        )
+        night.run(_unread(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
+        self._online += night.online
+        self._backlog += night.backlog
+        self._uncertain_changes += self._uncertain(key, rows, filters, night.uncertain_changes)
+        self._uncertain_changes += night.undecided
+        self._lost += night.lost
+        self._groups.append(night.group)
+        if key in self._pops.recorded:
+            _set_popped(night.group, self._offsets_so_far, self._broker_offsets)
+
+    def _group_start(self, key: GroupTopic, rows: Sequence[SubscriptionRow]) -> GroupStart:
+        consume_from = self._first_starts[key].consume_from if key in self._first_starts else ConsumeFrom.LAST
+        pops = any(row.pops for row in rows)
+        is_in_order = key[0] in self._pop_groups.in_order
+        commits_at_pop = pops and not (is_in_order or self._config.enable_pop_buffer_merge)
+        from_first = self._config.init_pop_offset_by_check_msg_in_mem
+        return GroupStart(
+            key, consume_from, self._offsets_so_far, self._broker_offsets, pops, from_first, commits_at_pop
+        )
+
+    def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
+        restarts = self._broker_offsets.restarts.get(key[1], ())
+        requests = self._requests.get((key[0], subscribed_topic(*key)), {})
+        resets, commits = self._resets.get(key, ()), self._commits.get(key)
+        line = timeline(rows, resets, self._as_of, filters.is_pulling, restarts, commits, requests)
+        if self._config_before is not None and self._config_before != self._config:
+            line = _with_new_switches(line, self._as_of, self._config_before)
+        return line
+
+    def _uncertain(
+        self,
+        key: GroupTopic,
+        rows: Sequence[SubscriptionRow],
+        filters: FiltersInForce,
+        changes: Sequence[UncertainChange],
+    ) -> list[UncertainChange]:
+        """What is uncertain of a group and topic in the night.
+
+        ``changes``: of subscriptions. Where more is uncertain, as between two looks at a broker, that counts instead.
+        """
+        for change in _not_watched(self._changes_seen.get(key[0], ()), rows, filters, self._as_of):
+            changes = [*_outside(changes, change.stored_from, change.stored_to), change]
+        for part in self._client_tags.get(key, ()):
+            if part.undecided:
+                changes = _outside(changes, part.valid_from, part.valid_to)
+        subscribed = key[0], subscribed_topic(*key)
+        if subscribed in self._pops.planned:
+            either = [
+                *_read_by_any(self._differing_pop_clients.get(subscribed, ()), rows, filters, self._as_of),
+                *_registered_only(self._states[subscribed], rows, filters, self._as_of),
+            ]
+            for change in either:
+                changes = _outside(changes, change.stored_from, change.stored_to)
+            changes = [replace(change, mode=ConsumeMode.POP) for change in (*changes, *either)]
+        return _with_seeming(changes, self._seeming.get(key, ()), filters, self._as_of)
+
+    def _shared_queues(self) -> tuple[Mapping[GroupTopic, Set[int]], Mapping[GroupTopic, int]]:
+        """``allocated`` and ``assumed`` of the plan."""
+        since = self._as_of or 0
+        shared = [state for state in self._disagreeing if state.valid_to is None or state.valid_to > since]
+        if not self._broker_offsets.has_queue_ids:
+            return {}, {state.key: 0 for state in shared if drop_differently(state)}
+        allocated = {state.key: self._queue_ids(state.topic) for state in shared}
+        known = self._broker_offsets.read_queues
+        return allocated, {key: len(queues) for key, queues in allocated.items() if queues and key[1] not in known}
 
 
 def _requests(
@@ -260,13 +323,13 @@ def _outside(changes: Iterable[UncertainChange], begin: int, end: int) -> list[U
     return [change for change in changes if change.stored_to <= begin or end <= change.stored_from]
 
 
-def _uncertain(
+def _with_seeming(
     changes: Iterable[UncertainChange],
     seeming: Iterable[SeemingDisagreement],
     filters: FiltersInForce,
     as_of: int | None,
 ) -> list[UncertainChange]:
-    """What is uncertain of a group and topic in the night: while its clients seem to disagree, and at other changes.
+    """The changes of a group and topic, and the times in which its clients seem to disagree: all is uncertain there.
 
     ``as_of``: the end of the last night, ms. It counted what it could see to be uncertain.
     """
