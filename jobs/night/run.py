@@ -381,40 +381,35 @@ class NightRunner:
         """
         begun = time.monotonic()
         self._in_spark = False
-        state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
-        keep_compiled(self.warehouse, state.entries, self.expressions)
-        plan = None
-        if inputs.snapshot is not None:
-            if not state.has_queue_ids and not options.new_epoch:
-                raise UsageError(
-                    "earlier nights read a message log without queue ids and offsets, which a store has: give "
-                    "--new-epoch to replace its messages, or a new --warehouse"
-                )
-            plan = plan_log(inputs.snapshot, read_so_far(state, self.warehouse), self.warehouse, options.new_epoch)
-        is_new_epoch = plan is not None and plan.cut == 0
-        continued = BrokerState(()) if is_new_epoch else state
+        stored_state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
+        keep_compiled(self.warehouse, stored_state.entries, self.expressions)
+        log_plan = self._plan_log(inputs.snapshot, stored_state, options.new_epoch)
+        begins_anew = log_plan is not None and log_plan.cut == 0
+        continued = BrokerState(()) if begins_anew else stored_state
         events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
         redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
         fingerprints = inputs.fingerprints(options, continued, events, broker)
-        nothing_new = is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps)
-        has_windows = state.last is None or state.last.has_windows
+        nothing_new = is_nothing_new(stored_state, log_plan, events, redo_from, fingerprints, broker, options.steps)
+        has_windows = stored_state.last is None or stored_state.last.has_windows
         if nothing_new and has_windows:
             return NightReport(broker, inputs, events, seconds=time.monotonic() - begun)
         changes = self._changes(broker)
-        repeat = plan_repeat(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
+        repeat = plan_repeat(
+            stored_state, log_plan.cut if log_plan else None, redo_from, text_of(options.hooks), changes
+        )
         read_queues = inputs.snapshot.offsets.read_queues if inputs.snapshot is not None else {}
         if not has_windows:  # repeated nights may have late messages of earlier ones
             plan_older_nights(repeat.state, events.events, read_queues, self.expressions, changes)
         state_before = self._repeat_nights(
             repeat, continued, broker, events.events, changes, options.hooks, read_queues
         )
-        forget_unsettled(state_before, plan, changes)
+        forget_unsettled(state_before, log_plan, changes)
         if Step.DELIVER in options.steps:
             forget_undelivered(state_before, changes)
-        new = NewMessages(plan, options.bodies, repeat.rest or stored_before(state_before, options.steps))
+        new = NewMessages(log_plan, options.bodies, repeat.rest or stored_before(state_before, options.steps))
         log = IngestedLog(has_messages=False, new=None)
         if inputs.message_log is not None:
-            log = ingest_message_log(inputs.message_log, options.bodies, state.last, changes, self._spark)
+            log = ingest_message_log(inputs.message_log, options.bodies, stored_state.last, changes, self._spark)
             new = new.with_stored(log.new) if log.new is not None else new
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.steps, changes)
@@ -441,9 +436,9 @@ class NightRunner:
         had_hooks = bool(continued.nights and continued.nights[-1].hooks)
         remarks = [
             *version_remarks(broker, continued.nights[-1] if continued.nights else None),
-            *log_remarks(broker, inputs.snapshot, plan, state.as_of),
-            *input_remarks(broker, inputs, options, had_hooks, log.has_messages or not state.topics),
-            *watch_remarks(inputs, state.as_of),
+            *log_remarks(broker, inputs.snapshot, log_plan, stored_state.as_of),
+            *input_remarks(broker, inputs, options, had_hooks, log.has_messages or not stored_state.topics),
+            *watch_remarks(inputs, stored_state.as_of),
             *outcome_remarks(outcome, history, offsets),
         ]
         repeated_from = repeat.nights[0].entry.run if repeat.nights else ""
@@ -453,6 +448,17 @@ class NightRunner:
         entry = self._commit(changes, entry)
         seconds, workers = time.monotonic() - begun, outcome.result.workers
         return NightReport(broker, inputs, events, outcome, entry, seconds, self._in_spark, workers)
+
+    def _plan_log(self, snapshot: StoreSnapshot | None, state: BrokerState, new_epoch: bool) -> LogPlan | None:
+        """What is new in the log of a store. Raises UsageError if the tables have messages without queue ids."""
+        if snapshot is None:
+            return None
+        if not state.has_queue_ids and not new_epoch:
+            raise UsageError(
+                "earlier nights read a message log without queue ids and offsets, which a store has: give "
+                "--new-epoch to replace its messages, or a new --warehouse"
+            )
+        return plan_log(snapshot, read_so_far(state, self.warehouse), self.warehouse, new_epoch)
 
     def _spark(self) -> SparkSession:
         """The session, for tasks that go to Spark."""
