@@ -279,7 +279,7 @@ class BrokerFacts:
         return modes.pops(states_by_key(self.history), self.events, self.pop_groups, self.broker)
 
     def as_consumed(self, row: SubscriptionRow) -> SubscriptionRow:
-        """The subscription as its group consumes by it: each pop of one that pops brings its own."""
+        """The subscription with which its group consumes. If the group pops, each pop brings its own."""
         return as_consumed(row, self.pops)
 
     def pops_by_remoting(self, key: GroupTopic) -> bool:

@@ -59,7 +59,7 @@ NOT_COMMITTED = "not_committed"
 jobs/night/past.py writes and reads it.
 """
 QUEUES = "queues"
-"""The number of queues of which the last snapshot had consume queue files."""
+"""The number of queues that had consume queue files in the last snapshot."""
 IN_DATABASE = "queues_in_database"
 """Whether the last snapshot's consume queues were in a database: ``true``, or empty."""
 MULTI_QUEUES = "multi_queues"

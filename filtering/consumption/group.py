@@ -332,7 +332,7 @@ AT_RESTART = "a gRPC PushConsumer asks with its former subscription until it res
 def uncertain_request(
     old: MessageFilter, new: MessageFilter, at: int, event: SubscriptionEvent | None
 ) -> UncertainChange | None:
-    """The messages of which it is not known whether a request with the ``old`` or the ``new`` filter read them.
+    """Messages that a request with the ``old`` filter read, or one with the ``new`` filter: it is not known which.
 
     The subscription of a group that pops changed at ``at`` (ms) by ``event``. None if there are none: it is known when
     a request carried the former one for the last time.

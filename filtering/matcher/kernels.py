@@ -128,7 +128,7 @@ class CutIndex:
 
     @property
     def arguments(self) -> tuple[Array, int, int, Array, int]:
-        """Those of the loops in cut_loops."""
+        """As the loops of filtering.kernels.number_loops take them."""
         return _read_only(self.cuts), self.count, self.shift, _read_only(self.grid), self.in_cell
 
 

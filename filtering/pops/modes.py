@@ -1,6 +1,6 @@
 """Which groups pop, and since when: groups may pull at first and pop later, or the other way round.
 
-No broker says it of all of them. A group pops a topic if the broker's record has a pop of it, if
+No file of a broker names them all. A group pops a topic if the broker's record has a pop of it, if
 config/messageRequestMode.json says so (PopGroups), or if an event names a protocol that pops. It counts from the
 start before: clients do not change while they are online. An event with a protocol that pulls ends it.
 """
@@ -120,7 +120,7 @@ class PopModes:
         broker: BrokerConfig,
         expects_record: bool = False,
     ) -> Pops:
-        """When groups pop, and of which the broker writes it down. ``rows``: the history by group and topic.
+        """When groups pop, and for which groups the broker writes it down. ``rows``: the history by group and topic.
 
         ``expects_record``: no record was read yet, and there may be one.
         """

@@ -89,7 +89,7 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
     """The newest of the messages at ``offsets`` (ascending), and others of the topic stored beside them.
 
     Rows of COLUMNS, at most MOST_AT_OFFSETS each, the newest first; ``properties`` is a dictionary or None. An LMQ has
-    messages of other topics: ``offsets`` are all that is known of which.
+    messages of other topics: only ``offsets`` say which these are.
     """
     where = () if is_lmq(topic) else [one_of("topic", [topic])]
     storage = warehouse.log(COMMITLOG).storage
