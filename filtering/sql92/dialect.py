@@ -25,7 +25,7 @@ from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import nodes
 from filtering.sql92.compiled import compile
 from filtering.sql92.errors import InvalidExpression, on_one_line
-from filtering.sql92.nodes import Node, Search, Steps, run
+from filtering.sql92.nodes import Node, Recursion, Search, computed
 from filtering.sql92.parser import parse
 from filtering.sql92.predicate_sql import COMPARISONS, ENGINES, PredicateWriter, Properties
 from filtering.sql92.tokens import NAME, NUMBER, STRING, string_value, tokenize
@@ -75,7 +75,7 @@ class RocketMQ(Dialect):
             except InvalidExpression as error:
                 raise _parse_error(error) from error
             properties = self.dialect.settings.get("properties", "properties")
-            return [RocketMQFilter(this=run(_tree(root)), version=str(version), properties=properties)]
+            return [RocketMQFilter(this=computed(_tree(root)), version=str(version), properties=properties)]
 
         def parse_into(
             self, expression_types: exp.IntoType, raw_tokens: list[Token], sql: str | None = None
@@ -164,7 +164,7 @@ _BUILDERS: dict[type[Node], Callable[[Any, list[exp.Expr]], exp.Expr]] = {
 }
 
 
-def _tree(node: Node) -> Steps[exp.Expr]:
+def _tree(node: Node) -> Recursion[exp.Expr]:
     parts = []
     for child in node.children:
         parts.append((yield _tree(child)))

@@ -16,7 +16,7 @@ messages for which the predicate of TRUE is true, and evaluation errors are coun
   anything but a number is NULL, and any other operand is a literal or a boolean. Two values that are not NULL are
   compared by ``values_equal``, ``property_equals``, ``properties_equal`` and ``ordered``. ``equal`` adds NULL.
 - A PredicateBuilder combines predicates: NormalFormBuilder, so that equal predicates are one object, or a faster one.
-- A tree may be as deep as the text is long, so rules are generators that :func:`filtering.sql92.nodes.run` drives.
+- A tree may be as deep as the text is long, so rules are generators that :func:`filtering.sql92.nodes.computed` drives.
 
 Most expressions have no ERROR that matters, and their predicates look like hand-written ones.
 The evaluator in :mod:`filtering.sql92.reference` follows the broker's code instead; tests compare both.
@@ -65,11 +65,11 @@ from filtering.sql92.nodes import (
     NumberLiteral,
     Parentheses,
     Property,
+    Recursion,
     Search,
-    Steps,
     TextLiteral,
+    computed,
     inside,
-    run,
 )
 from filtering.sql92.normal_form import PredicateBuilder, number_is, present_but_not
 
@@ -149,7 +149,7 @@ _NEGATED = {
     EvaluationOutcome.ERROR: EvaluationOutcome.ERROR,
 }
 
-Lower: TypeAlias = Callable[[Node, EvaluationOutcome], Steps[Predicate]]
+Lower: TypeAlias = Callable[[Node, EvaluationOutcome], Recursion[Predicate]]
 """Computes the predicate that is true if a node has an outcome."""
 
 
@@ -193,7 +193,7 @@ def operand(node: Node) -> Operand:
     raise TypeError(f"{type(node).__name__} is not an operand")
 
 
-def is_null(builder: PredicateBuilder, lower: Lower, value: Operand) -> Steps[Predicate]:
+def is_null(builder: PredicateBuilder, lower: Lower, value: Operand) -> Recursion[Predicate]:
     """True if the operand is evaluated without a failure, and is NULL."""
     match value:
         case Property():
@@ -207,7 +207,7 @@ def is_null(builder: PredicateBuilder, lower: Lower, value: Operand) -> Steps[Pr
             return builder.negation((yield from operand_fails(lower, value)))
 
 
-def is_not_null(builder: PredicateBuilder, lower: Lower, value: Operand) -> Steps[Predicate]:
+def is_not_null(builder: PredicateBuilder, lower: Lower, value: Operand) -> Recursion[Predicate]:
     """True if the operand is evaluated without a failure, and is not NULL."""
     match value:
         case Property():
@@ -221,7 +221,7 @@ def is_not_null(builder: PredicateBuilder, lower: Lower, value: Operand) -> Step
             return FALSE
 
 
-def operand_fails(lower: Lower, value: Operand) -> Steps[Predicate]:
+def operand_fails(lower: Lower, value: Operand) -> Recursion[Predicate]:
     """True if the evaluation of the operand fails."""
     node = value.evaluated if isinstance(value, Nothing) else value
     return (yield from lower(node, EvaluationOutcome.ERROR)) if isinstance(node, BooleanNode) else FALSE
@@ -352,7 +352,7 @@ def _properties_ordered(
 
 def equal(
     builder: PredicateBuilder, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome
-) -> Steps[Predicate]:
+) -> Recursion[Predicate]:
     """Both sides are evaluated. Two NULLs are equal. NULL on the left only gives NULL, on the right only FALSE."""
     if isinstance(left, Property) and isinstance(right, Value):
         return property_equals(left.name, right.value, outcome)
@@ -368,7 +368,7 @@ def equal(
 
 def _not_null_equal(
     builder: PredicateBuilder, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome
-) -> Steps[Predicate]:
+) -> Recursion[Predicate]:
     """True if neither side is NULL and the comparison has the outcome."""
     match left, right:
         case Property(), Property():
@@ -393,7 +393,7 @@ def _not_null_equal(
     return FALSE
 
 
-def _as_boolean(lower: Lower, value: Property | Value | BooleanNode) -> Steps[tuple[Predicate, Predicate]]:
+def _as_boolean(lower: Lower, value: Property | Value | BooleanNode) -> Recursion[tuple[Predicate, Predicate]]:
     """Predicates for the value on the left of a boolean: it is true, and it is false."""
     match value:
         case Property(name=name):
@@ -407,7 +407,7 @@ def _as_boolean(lower: Lower, value: Property | Value | BooleanNode) -> Steps[tu
 # The walk over the tree.
 
 
-_Part: TypeAlias = Callable[[EvaluationOutcome], Steps[Predicate]]
+_Part: TypeAlias = Callable[[EvaluationOutcome], Recursion[Predicate]]
 
 
 class Lowering:
@@ -420,9 +420,9 @@ class Lowering:
 
     def predicate(self, outcome: EvaluationOutcome) -> Predicate:
         """True exactly if the broker's evaluation of the expression has this outcome."""
-        return run(self._lower(self._root, outcome))
+        return computed(self._lower(self._root, outcome))
 
-    def _lower(self, node: Node, outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _lower(self, node: Node, outcome: EvaluationOutcome) -> Recursion[Predicate]:
         leaf = _LEAVES.get(type(node))
         if leaf is not None:
             return leaf(node, outcome)
@@ -431,14 +431,16 @@ class Lowering:
             known = self._known[node, outcome] = yield _RULES[type(node)](self, node, outcome)
         return known
 
-    def _parentheses(self, node: nodes.Parentheses, outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _parentheses(self, node: nodes.Parentheses, outcome: EvaluationOutcome) -> Recursion[Predicate]:
         return (yield from self._lower(inside(node), outcome))
 
-    def _logic(self, node: nodes.And | nodes.Or, outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _logic(self, node: nodes.And | nodes.Or, outcome: EvaluationOutcome) -> Recursion[Predicate]:
         deciding = EvaluationOutcome.TRUE if isinstance(node, nodes.Or) else EvaluationOutcome.FALSE
         return (yield from self._chain(deciding, [partial(self._lower, part) for part in _parts(node)], outcome))
 
-    def _chain(self, deciding: EvaluationOutcome, parts: list[_Part], outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _chain(
+        self, deciding: EvaluationOutcome, parts: list[_Part], outcome: EvaluationOutcome
+    ) -> Recursion[Predicate]:
         """A chain of parts. The first part whose outcome is ``deciding`` decides the chain."""
         if outcome is deciding.negated:
             return self._builder.all_of((yield from _lower_all(parts, outcome)))
@@ -453,10 +455,10 @@ class Lowering:
         decides = yield from _lower_all(parts[:last], deciding)
         return failed(self._builder, [*decides, FALSE], fails[: last + 1])
 
-    def _not(self, node: nodes.Not, outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _not(self, node: nodes.Not, outcome: EvaluationOutcome) -> Recursion[Predicate]:
         return (yield from self._lower(node.operand, outcome.negated))
 
-    def _search(self, node: nodes.TextSearch, outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _search(self, node: nodes.TextSearch, outcome: EvaluationOutcome) -> Recursion[Predicate]:
         searched = operand(node.operand)
         failing = (yield from operand_fails(self._lower, searched)) if node.text else FALSE
         if outcome is EvaluationOutcome.ERROR:
@@ -476,10 +478,10 @@ class Lowering:
             return FALSE if is_match is node.negated else TRUE
         return FALSE
 
-    def _ordering(self, node: nodes.Ordering, outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _ordering(self, node: nodes.Ordering, outcome: EvaluationOutcome) -> Recursion[Predicate]:
         return (yield from self._ordered(operand(node.left), node.comparison, operand(node.right), outcome))
 
-    def _between(self, node: nodes.Between, outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _between(self, node: nodes.Between, outcome: EvaluationOutcome) -> Recursion[Predicate]:
         value, low, high = map(operand, node.children)
         above = partial(self._ordered, value, Comparison.GREATER_OR_EQUAL, low)
         below = partial(self._ordered, value, Comparison.LESS_OR_EQUAL, high)
@@ -487,7 +489,7 @@ class Lowering:
 
     def _ordered(
         self, left: Operand, comparison: Comparison, right: Operand, outcome: EvaluationOutcome
-    ) -> Steps[Predicate]:
+    ) -> Recursion[Predicate]:
         """If the left side is NULL, the outcome is NULL, and the right side is not evaluated."""
         if isinstance(left, (Property, Value)) and isinstance(right, (Property, Value)):
             return ordered(self._builder, left, comparison, right, outcome)
@@ -498,15 +500,15 @@ class Lowering:
         left_not_null = yield from is_not_null(self._builder, self._lower, left)
         return self._builder.any_of([left_fails, self._builder.all_of([left_not_null, right_fails])])
 
-    def _equal(self, node: nodes.Equal, outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _equal(self, node: nodes.Equal, outcome: EvaluationOutcome) -> Recursion[Predicate]:
         left, right = operand(node.left), operand(node.right)
         return (yield from equal(self._builder, self._lower, left, right, outcome))
 
-    def _not_equal(self, node: nodes.NotEqual, outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _not_equal(self, node: nodes.NotEqual, outcome: EvaluationOutcome) -> Recursion[Predicate]:
         left, right = operand(node.left), operand(node.right)
         return (yield from equal(self._builder, self._lower, left, right, outcome.negated))
 
-    def _is_null(self, node: nodes.IsNull, outcome: EvaluationOutcome) -> Steps[Predicate]:
+    def _is_null(self, node: nodes.IsNull, outcome: EvaluationOutcome) -> Recursion[Predicate]:
         return (yield from equal(self._builder, self._lower, operand(node.operand), Nothing(), outcome))
 
 
@@ -523,7 +525,7 @@ def _parts(node: nodes.And | nodes.Or) -> list[Node]:
     return parts
 
 
-def _lower_all(parts: Iterable[_Part], outcome: EvaluationOutcome) -> Steps[list[Predicate]]:
+def _lower_all(parts: Iterable[_Part], outcome: EvaluationOutcome) -> Recursion[list[Predicate]]:
     predicates = []
     for part in parts:
         predicates.append((yield from part(outcome)))
@@ -561,7 +563,7 @@ _LEAVES: dict[type[Node], Callable[[Any, EvaluationOutcome], Predicate]] = {
     nodes.NullLiteral: _null,
     nodes.In: _in,
 }
-_RULES: dict[type[Node], Callable[[Lowering, Any, EvaluationOutcome], Steps[Predicate]]] = {
+_RULES: dict[type[Node], Callable[[Lowering, Any, EvaluationOutcome], Recursion[Predicate]]] = {
     nodes.Parentheses: Lowering._parentheses,
     nodes.And: Lowering._logic,
     nodes.Or: Lowering._logic,

@@ -271,12 +271,13 @@ def _words(node: Property) -> set[str]:
 
 _Result = TypeVar("_Result")
 
-Steps: TypeAlias = Generator[Any, Any, _Result]
+Recursion: TypeAlias = Generator[Any, Any, _Result]
 """A recursive computation: it yields each computation that it calls, receives its result, and returns its own."""
 
 
-def run(steps: Steps[_Result]) -> _Result:
-    stack: list[Steps[Any]] = [steps]
+def computed(recursion: Recursion[_Result]) -> _Result:
+    """The result of a recursive computation."""
+    stack: list[Recursion[Any]] = [recursion]
     result: Any = None
     while stack:
         try:

@@ -13,7 +13,7 @@ from filtering.counted import shortened
 from filtering.predicate import TRUE_TEXTS, Comparison, NumberType, parse
 from filtering.sql92 import nodes
 from filtering.sql92.errors import EvaluationError
-from filtering.sql92.nodes import Node, Number, Search, Steps, run
+from filtering.sql92.nodes import Node, Number, Recursion, Search, computed
 from filtering.sql92.parser import compare
 
 Value: TypeAlias = bool | str | Number | None
@@ -24,10 +24,10 @@ _SHOWN = 60
 
 def evaluate(root: Node, properties: Properties) -> bool | None:
     """TRUE, FALSE or NULL. Raises EvaluationError if the broker's evaluation fails."""
-    return _boolean(run(_evaluate(root, properties)))
+    return _boolean(computed(_evaluate(root, properties)))
 
 
-def _evaluate(node: Node, properties: Properties) -> Steps[Value]:
+def _evaluate(node: Node, properties: Properties) -> Recursion[Value]:
     leaf = _LEAVES.get(type(node))
     return leaf(node, properties) if leaf else (yield _RULES[type(node)](node, properties))
 
@@ -38,7 +38,7 @@ def _boolean(value: Value) -> bool | None:
     return False if isinstance(value, str) else value
 
 
-def _logic(node: nodes.And | nodes.Or, properties: Properties) -> Steps[Value]:
+def _logic(node: nodes.And | nodes.Or, properties: Properties) -> Recursion[Value]:
     """TRUE decides an OR, and FALSE an AND. The right side is not evaluated if the left one decides."""
     deciding = isinstance(node, nodes.Or)
     left = _boolean((yield from _evaluate(node.left, properties)))
@@ -50,21 +50,21 @@ def _logic(node: nodes.And | nodes.Or, properties: Properties) -> Steps[Value]:
     return None if left is None or right is None else not deciding
 
 
-def _not(node: nodes.Not, properties: Properties) -> Steps[Value]:
+def _not(node: nodes.Not, properties: Properties) -> Recursion[Value]:
     value = _boolean((yield from _evaluate(node.operand, properties)))
     return None if value is None else not value
 
 
-def _minus(node: nodes.Minus, properties: Properties) -> Steps[Value]:
+def _minus(node: nodes.Minus, properties: Properties) -> Recursion[Value]:
     value = yield from _evaluate(node.operand, properties)
     return value.negated() if isinstance(value, Number) else None
 
 
-def _parentheses(node: nodes.Parentheses, properties: Properties) -> Steps[Value]:
+def _parentheses(node: nodes.Parentheses, properties: Properties) -> Recursion[Value]:
     return (yield from _evaluate(node.operand, properties))
 
 
-def _equal(node: nodes.Equal | nodes.NotEqual, properties: Properties) -> Steps[Value]:
+def _equal(node: nodes.Equal | nodes.NotEqual, properties: Properties) -> Recursion[Value]:
     left = yield from _evaluate(node.left, properties)
     right = yield from _evaluate(node.right, properties)
     if left is None or right is None:
@@ -72,12 +72,12 @@ def _equal(node: nodes.Equal | nodes.NotEqual, properties: Properties) -> Steps[
     return _values_equal(left, right)
 
 
-def _not_equal(node: nodes.NotEqual, properties: Properties) -> Steps[Value]:
+def _not_equal(node: nodes.NotEqual, properties: Properties) -> Recursion[Value]:
     equality = yield from _equal(node, properties)
     return None if equality is None else not equality
 
 
-def _is_null(node: nodes.IsNull, properties: Properties) -> Steps[Value]:
+def _is_null(node: nodes.IsNull, properties: Properties) -> Recursion[Value]:
     """RocketMQ evaluates it as an equality whose right side is NULL."""
     return (yield from _evaluate(node.operand, properties)) is None
 
@@ -94,11 +94,11 @@ def _values_equal(left: Value, right: Value) -> bool:
             return type(left) is type(right) and left == right
 
 
-def _ordering(node: nodes.Ordering, properties: Properties) -> Steps[Value]:
+def _ordering(node: nodes.Ordering, properties: Properties) -> Recursion[Value]:
     return (yield from _ordered(node.left, node.comparison, node.right, properties))
 
 
-def _ordered(left: Node, comparison: Comparison, right: Node, properties: Properties) -> Steps[bool | None]:
+def _ordered(left: Node, comparison: Comparison, right: Node, properties: Properties) -> Recursion[bool | None]:
     left_value = yield from _evaluate(left, properties)
     if left_value is None:
         return None
@@ -134,7 +134,7 @@ def _number(value: Value, type_: NumberType) -> Number:
     return Number(type_, number)
 
 
-def _between(node: nodes.Between, properties: Properties) -> Steps[Value]:
+def _between(node: nodes.Between, properties: Properties) -> Recursion[Value]:
     above = yield from _ordered(node.operand, Comparison.GREATER_OR_EQUAL, node.low, properties)
     if above is False:
         return False
@@ -144,7 +144,7 @@ def _between(node: nodes.Between, properties: Properties) -> Steps[Value]:
     return None if above is None or below is None else True
 
 
-def _text_search(node: nodes.TextSearch, properties: Properties) -> Steps[Value]:
+def _text_search(node: nodes.TextSearch, properties: Properties) -> Recursion[Value]:
     if not node.text:
         return False
     text = yield from _evaluate(node.operand, properties)
@@ -173,7 +173,7 @@ _LEAVES: dict[type[Node], Callable[[Any, Properties], Value]] = {
     nodes.NullLiteral: lambda node, properties: None,
     nodes.In: _in,
 }
-_RULES: dict[type[Node], Callable[[Any, Properties], Steps[Value]]] = {
+_RULES: dict[type[Node], Callable[[Any, Properties], Recursion[Value]]] = {
     nodes.Or: _logic,
     nodes.And: _logic,
     nodes.Not: _not,
