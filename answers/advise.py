@@ -19,9 +19,8 @@ from filtering.subscriptions.history import states_by_key
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import Key, one_of, sums, within
+from schemas.tables import CONSUMEQUEUE, DELIVERY_STATS
 
 # Kinds of filters in the nights of a broker.
 

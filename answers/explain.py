@@ -89,7 +89,6 @@ from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, is_lmq, is_trace
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumptions import CONSUMPTIONS, client_name
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.delta_log import OpenDataFile, open_data_file
@@ -111,6 +110,7 @@ from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.spark_tasks import run_tasks
 from schemas.storage import Storage
+from schemas.tables import CONSUMEQUEUE
 
 # Deliveries of single messages.
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from answers.facts import check_known_topic, open_brokers
 from schemas import commitlog, deliveries
 from schemas.commitlog import COMMITLOG, VIEW
-from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS, pairs_of
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table, column
@@ -24,7 +23,7 @@ from schemas.errors import UsageError, did_you_mean
 from schemas.messages.message_view import file_columns, view
 from schemas.run_ledger import RUN_LEDGER
 from schemas.subscriptions import SUBSCRIPTIONS
-from schemas.tables import TABLES, UNLEDGERED_TABLES
+from schemas.tables import CURRENT_OFFSETS, TABLES, UNLEDGERED_TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

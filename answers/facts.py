@@ -32,8 +32,6 @@ from filtering.subscriptions.history import in_force_at, states_by_key, subscrip
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.subscriptions.watch import NOBODY, Look, WatchedGroup, changes
-from schemas.current_offsets import CURRENT_OFFSETS
-from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Key, Where, files_that_may_hold, one_of, row_groups, sums_of_parts, tuples, within
 from schemas.delta.warehouse import Warehouse
@@ -54,6 +52,7 @@ from schemas.run_ledger import (
     unreplaced_runs,
 )
 from schemas.subscriptions import read_events
+from schemas.tables import CURRENT_OFFSETS, DELIVERY_STATS
 
 if TYPE_CHECKING:
     from schemas.live_broker import LiveBroker

@@ -19,10 +19,10 @@ from filtering.delivery.pull_window import BEGINNING, PullWindow, WindowKind
 from filtering.explanation.journey import group_of_topic
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table_rows import one_of, sorted_by, within
 from schemas.errors import time_text
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
+from schemas.tables import CONSUMEQUEUE
 
 NAMED = 3
 """The number of groups that a line names; others are counted."""

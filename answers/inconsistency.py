@@ -30,11 +30,11 @@ from filtering.subscriptions.inconsistency import (
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
-from schemas.delivery_stats import DELIVERY_STATS, client_drops
 from schemas.delta.table_rows import files_that_may_hold, one_of, row_groups, sorted_by, tuples, within
 from schemas.messages.stored_messages import scan_entries
 from schemas.run_ledger import LedgerEntry
 from schemas.spark_tasks import Session
+from schemas.tables import DELIVERY_STATS, client_drops
 
 STOPPED, DROPPED, WAITING, PASSED_OVER = "STOPPED_BY_BROKER", "DROPPED_BY_CLIENT", "WAITING", "PASSED_OVER"
 """Why clients do not get a message: another subscription stops it, the client of the queue drops it, it waits, or

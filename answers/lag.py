@@ -31,11 +31,10 @@ from filtering.pulls import ResponseCode, refusal
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table_rows import filtered, group_numbers, least, one_of, tuples, within
 from schemas.errors import UsageError, did_you_mean, time_text
 from schemas.messages.stored_messages import read_entries, stored_ranges
+from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 
 # Why there is no lag.
 

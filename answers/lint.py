@@ -40,13 +40,13 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
-from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import group_numbers, one_of, within
 from schemas.errors import did_you_mean
 from schemas.messages.newest_messages import newest_messages
 from schemas.messages.property_names import property_names
 from schemas.pops import POPS
 from schemas.spark_tasks import Session
+from schemas.tables import DELIVERY_STATS
 
 NAMED = 3
 _SAID_BY_MESSAGES = frozenset({"integer-literal", "unquoted-text", "misnamed-property"})

@@ -44,9 +44,9 @@ from filtering.explanation.trace import ExpressionPart, Result, node_evaluated, 
 from filtering.matcher.matcher import columns as property_columns
 from filtering.rocketmq_version import RocketMQVersion
 from filtering.sql92 import CompiledExpression
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumptions import CONSUMPTIONS
 from schemas.delta.table_rows import one_of, tuples
+from schemas.tables import CONSUMEQUEUE
 
 AT_ONCE = 1 << 16
 """Messages that are divided together."""

@@ -38,14 +38,12 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import client_name
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_stats import COUNTS, DELIVERY_STATS, MEANINGS, client_drops
 from schemas.delta.table_rows import group_numbers, one_of, sums, tuples
 from schemas.errors import UsageError, time_text
 from schemas.pops import POPS, RECORDED
-from schemas.quarantine import QUARANTINE, is_of_log
-from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import LedgerEntry, by_broker, read_ledger, runs_of, unreplaced_runs
 from schemas.spark_tasks import Session
+from schemas.tables import COUNTS, DELIVERY_STATS, MEANINGS, QUARANTINE, QUEUE_PROGRESS, client_drops, is_of_log
 
 # Counts.
 

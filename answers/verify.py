@@ -16,7 +16,6 @@ from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
 from filtering.delivery.entries import MultiDispatch
 from filtering.subscriptions.namespace import is_lmq
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table_rows import row_groups, sorted_by
 from schemas.errors import UsageError
 from schemas.messages.multi_dispatched import multi_dispatched
@@ -27,6 +26,7 @@ from schemas.rocketmq_store.queue_files import QUEUE_DATABASES, Difference, Queu
 from schemas.rocketmq_store.queue_verification import CONSUME_QUEUE, EXTENSION, DatabaseVerification, QueueVerification
 from schemas.rocketmq_store.segments import Segment, is_mapped_file, segments
 from schemas.storage import Storage
+from schemas.tables import CONSUMEQUEUE
 
 KINDS = (CONSUME_QUEUE, EXTENSION)
 _COLUMNS = (

@@ -51,8 +51,6 @@ from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.sources import events_with_file
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
 from schemas.delta.table_rows import (
     Key,
@@ -73,6 +71,7 @@ from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
+from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 
 # What groups pulled and received.
 

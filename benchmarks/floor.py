@@ -18,7 +18,6 @@ from jobs.night.inputs import StoreSnapshot
 from jobs.night.log import plan_log
 from jobs.night.tasks import LogRange
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFileWriter, Table
 from schemas.delta.warehouse import Warehouse
@@ -27,6 +26,7 @@ from schemas.messages.commitlog_rows import CommitlogRows
 from schemas.messages.topic_batches import MESSAGES_AT_ONCE
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.storage import Storage
+from schemas.tables import CONSUMEQUEUE
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ from pyspark.sql import functions as F
 
 from filtering.pops.modes import PopGroups
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.ledger_check import open_runs
 from schemas.pops import POPS, RECORDED
 from schemas.pull_windows import PULL_WINDOWS
 from schemas.run_ledger import POP_GROUPS, by_broker, nights_of, unreplaced_runs
 from schemas.spark_views import with_properties
 from schemas.subscriptions import SUBSCRIPTIONS
+from schemas.tables import CONSUMEQUEUE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -1,20 +1,211 @@
-"""The tables of a warehouse, except its ledger."""
+"""The tables of a warehouse, except its ledger: those without a module of their own, and the lists of all.
+
+Entries of consume queues, offsets and their history, counts of the filters, input that could not be decoded, and how
+far each queue grew. The other tables are defined beside the code that reads and writes their rows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from filtering.pops.record import is_record_topic
+from filtering.subscriptions.namespace import LMQ_PREFIX
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.consumptions import CONSUMPTIONS
-from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.table import Table, column
+from schemas.delta.table_rows import within
 from schemas.pops import POP_RECORDS, POPS
 from schemas.pull_windows import PULL_WINDOWS
 from schemas.quality_results import QUALITY_RESULTS
-from schemas.quarantine import QUARANTINE
-from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
+
+CONSUMEQUEUE = Table(
+    "consumequeue",
+    "Consume queue entries with their extension. Key: broker_name, topic, queue_id, queue_offset.",
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("topic", pa.string(), nullable=False),
+        column("queue_id", pa.int32(), nullable=False),
+        column("queue_offset", pa.int64(), nullable=False),
+        column("commitlog_offset", pa.int64(), nullable=False),
+        column("size", pa.int32(), "bytes of the record in the commitlog", nullable=False),
+        column(
+            "tags_code",
+            pa.int64(),
+            "hash of the tag; in SCHEDULE_TOPIC_XXXX the delivery time in ms",
+            nullable=False,
+        ),
+        column("store_timestamp", pa.int64(), "ms since the epoch", nullable=False),
+        column(
+            "filter_bit_map",
+            pa.binary(),
+            "Bloom filter over the groups whose expression matched; null without filter data",
+        ),
+        column("store_date", pa.date32(), "day of store_timestamp, UTC"),
+        column("run", pa.string(), "the run that wrote the entry", nullable=False),
+    ],
+    constraints={"queue_offset_not_negative": "queue_offset >= 0"},
+    statistics_on=("topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "run"),
+    dictionary_encoded=("topic", "queue_id", "size", "tags_code", "store_date", "run"),
+    delta_encoded=("queue_offset", "commitlog_offset", "store_timestamp"),
+)
+
+IN_LMQS = within("topic", LMQ_PREFIX, f"{LMQ_PREFIX[:-1]}&")
+"""The entries in LMQs: & is the character after %."""
+
+QUEUE_PROGRESS = Table(
+    "queue_progress",
+    "The entries added to queues, one row per night. Key: broker_name, topic, queue_id, run.",
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("topic", pa.string(), nullable=False),
+        column("queue_id", pa.int32(), nullable=False),
+        column(
+            "from_offset",
+            pa.int64(),
+            "queue offset of the night's first entry in the present queue",
+            nullable=False,
+        ),
+        column("to_offset", pa.int64(), "queue offset after its last entry", nullable=False),
+        column(
+            "entries",
+            pa.int64(),
+            "number of entries, also of an old queue; fewer than there are offsets if records were not decodable",
+            nullable=False,
+        ),
+        column("begins_at", pa.int64()),
+        column(
+            "began_at",
+            pa.int64(),
+            "if the queue began again in this night: when that message was stored, ms since the epoch; else null",
+        ),
+        column(
+            "ended_at",
+            pa.int64(),
+            "if the queue began again in this night: queue offset at which the old one ended; else null",
+        ),
+        column("run", pa.string(), nullable=False),
+    ],
+    statistics_on=("run",),
+    dictionary_encoded=("topic", "queue_id", "run"),
+)
+
+CONSUMER_OFFSETS = Table(
+    "consumer_offsets",
+    "Offsets of groups in queues, one row per change. Key: broker_name, consumer_group, topic, queue_id, as_of.",
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("consumer_group", pa.string(), nullable=False),
+        column("topic", pa.string(), nullable=False),
+        column("queue_id", pa.int32(), nullable=False),
+        column("as_of", pa.int64(), "end of the night, ms since the epoch", nullable=False),
+        column("told_to", pa.int64()),
+        column("committed", pa.int64()),
+        column("run", pa.string(), "the run that saw the change", nullable=False),
+    ],
+    statistics_on=("as_of", "run"),
+    dictionary_encoded=("consumer_group", "topic", "queue_id", "as_of", "run"),
+    delta_encoded=("told_to", "committed"),
+)
+
+CURRENT_OFFSETS = Table(
+    "current_offsets",
+    "Offsets after the last night. Key: broker_name, topic, queue_id, consumer_group.",
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("consumer_group", pa.string(), "null: no group has subscribed to the topic of this queue"),
+        column("topic", pa.string(), nullable=False),
+        column("queue_id", pa.int32(), nullable=False),
+        column("queue_end", pa.int64(), "queue offset after the last entry", nullable=False),
+        column("begins_at", pa.int64()),
+        column("told_to", pa.int64()),
+        column("committed", pa.int64()),
+        column("run", pa.string(), nullable=False),
+    ],
+    statistics_on=("topic",),
+    dictionary_encoded=("consumer_group", "topic", "queue_id", "run"),
+    delta_encoded=("queue_end", "begins_at", "told_to", "committed"),
+)
+
+COUNTS = (
+    "scanned", "passed_stage1", "passed_stage2", "delivered", "dropped_by_hook", "bit_map_false_positives",
+    "hash_collisions", "evaluation_errors", "uncertain", "repeated", "skipped", "lost", "stored", "pending",
+)  # fmt: skip
+MEANINGS = {
+    "scanned": "entries that the group's pulls went past, and the filters judged",
+    "passed_stage1": "passed the filter on the consume queue entry: tags code or filter bit map",
+    "passed_stage2": "also passed the filter on the message, and returned by the broker",
+    "delivered": "messages that also passed the client's tag check and its filter hooks",
+    "proven": "deliveries that a client's own traces prove",
+    "client_drops": "stopped by the client's tag check",
+    "dropped_by_hook": "passed the client's tag check, and dropped by its filter hook",
+    "bit_map_false_positives": "passed stage 1 by the filter bit map, not stage 2",
+    "hash_collisions": "passed by the hash of their tag, and dropped by a client with the same tags",
+    "evaluation_errors": "the expression fails on the message, which counts as no match",
+    "uncertain": "not known which of several filters counted: at a change, while clients seem to disagree, or where "
+    "clients disagree and messages have no queue ids; or not known where a client that broadcasts went on; or "
+    "delivered to clients up to 5.2.0 in a pull that may have a message without a body",
+    "repeated": "scanned again after an offset reset",
+    "skipped": "never pulled: before the group's first start, or jumped over by a reset",
+    "lost": "deleted by the broker before the group pulled them, or waiting in a queue that began again",
+    "stored": "added to the queue in this night",
+    "pending": "not pulled yet at the end of the night",
+}
+"""What each of COUNTS, ``proven`` and ``client_drops`` counts."""
+
+
+def client_drops(counts: Mapping[str, int]) -> int:
+    """The messages that the client's tag check dropped: hash collisions, and those that clients disagree about."""
+    return counts["passed_stage2"] - counts["delivered"] - counts["dropped_by_hook"]
+
+
+DELIVERY_STATS = Table(
+    "delivery_stats",
+    "Counts of one night. Key: run, broker_name, consumer_group, topic, queue_id.",
+    [
+        column("run", pa.string(), nullable=False),
+        column("broker_name", pa.string(), nullable=False),
+        column("consumer_group", pa.string(), nullable=False),
+        column("topic", pa.string(), nullable=False),
+        column("queue_id", pa.int32(), nullable=False),
+        *(column(name, pa.int64(), MEANINGS[name], nullable=False) for name in COUNTS),
+    ],
+    statistics_on=("run", "topic"),
+    dictionary_encoded=("run", "consumer_group", "topic", "queue_id", *COUNTS),
+)
+
+TRACE_SOURCE = " (trace)"
+"""What follows the topic in ``source_file`` of what is in a trace."""
+
+QUARANTINE = Table(
+    "quarantine",
+    "Input that could not be decoded. Key: broker_name, source_file, offset.",
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column(
+            "source_file",
+            pa.string(),
+            "name of the file; of a record of pops, its topic; of what is in a trace, TOPIC (trace)",
+            nullable=False,
+        ),
+        column("offset", pa.int64(), "physical offset in a commitlog, or line of a text file", nullable=False),
+        column("reason", pa.string(), "why it could not be decoded", nullable=False),
+        column("bytes", pa.binary(), "the input itself"),
+        column("run", pa.string(), "the run that first read it", nullable=False),
+    ],
+    statistics_on=("source_file", "offset", "run"),
+    dictionary_encoded=("source_file", "reason", "run"),
+)
+
+
+def is_of_log(source_file: str) -> bool:
+    """Whether it was in a broker's log: bytes of a segment, a record of pops or a trace. Others are lines of files."""
+    return is_mapped_file(source_file) or is_record_topic(source_file) or source_file.endswith(TRACE_SOURCE)
+
 
 TABLES = (
     COMMITLOG, POP_RECORDS, CONSUMEQUEUE, DELIVERY_BLOCKS, POPS, DELIVERY_STATS, PULL_WINDOWS, CONSUMER_OFFSETS,

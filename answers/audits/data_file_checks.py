@@ -13,12 +13,12 @@ import pyarrow as pa
 from answers.audits.scope import Scope
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.delta_log import DataFileDamaged, verify_file
 from schemas.delta.table import StoredFile, Table
 from schemas.delta.warehouse import Warehouse
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
+from schemas.tables import CONSUMEQUEUE
 
 DATA_FILES = pa.schema(
     [

@@ -58,21 +58,25 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_codes
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG, SLOTS
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS, pairs_of, positions_of
 from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, sorted_by, within
 from schemas.ledger_check import Withdrawal, withdrawals_since
 from schemas.messages.stored_messages import scan_entries
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
-from schemas.quarantine import QUARANTINE
-from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import RUN_LEDGER, earlier_configs, filtered_to
 from schemas.spark_tasks import Session
 from schemas.subscriptions import OF_EXPRESSION, SUBSCRIPTIONS
-from schemas.tables import APPENDED_TABLES, TABLES, TRIMMED_TABLES
+from schemas.tables import (
+    APPENDED_TABLES,
+    CONSUMEQUEUE,
+    CONSUMER_OFFSETS,
+    CURRENT_OFFSETS,
+    QUARANTINE,
+    QUEUE_PROGRESS,
+    TABLES,
+    TRIMMED_TABLES,
+)
 
 # Pull windows.
 

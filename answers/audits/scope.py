@@ -15,17 +15,15 @@ from answers.inconsistency import knows_clients
 from filtering.sql92 import Expressions
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.delta_log import DataFileDamaged
 from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, row_groups, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.quality_results import QUALITY_RESULTS
-from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import RUN_LEDGER, LedgerEntry, by_broker, read_ledger, unreplaced_runs
-from schemas.tables import TABLES
+from schemas.tables import CONSUMEQUEUE, QUARANTINE, TABLES
 
 
 @dataclass(frozen=True)

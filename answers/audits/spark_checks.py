@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from answers.audits.scope import Scope
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.pops import TRACED
 from schemas.spark_tasks import Session
+from schemas.tables import CONSUMEQUEUE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

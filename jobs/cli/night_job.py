@@ -52,14 +52,11 @@ from jobs.night.night_inputs import NightInputs, NightOptions
 from jobs.night.run import NightReport, NightRunner
 from jobs.night.steps import ALL_STEPS, Step
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delivery_stats import MEANINGS
 from schemas.delta.table_rows import one_of
 from schemas.errors import UsageError, option, printable
 from schemas.ledger_check import check_folder, no_nights, read_runs
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files, is_message_log, log_forms
-from schemas.quarantine import QUARANTINE
 from schemas.recording import recorded_brokers
 from schemas.rocketmq_store.config_files import contents
 from schemas.rocketmq_store.recovery import recovery
@@ -68,6 +65,7 @@ from schemas.run_ledger import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_
 from schemas.spark_tasks import place_text
 from schemas.storage import Storage, error_text
 from schemas.subscriptions import SUBSCRIPTIONS
+from schemas.tables import CONSUMEQUEUE, MEANINGS, QUARANTINE
 
 # Progress on stderr: the beginning on a terminal only, the end in a log, too.
 

@@ -17,7 +17,7 @@ from answers.report import CONDITIONS, total
 from jobs.cli.json_lines import output_file
 from schemas.commitlog import COMMITLOG
 from schemas.errors import printable
-from schemas.quarantine import QUARANTINE
+from schemas.tables import QUARANTINE
 
 if TYPE_CHECKING:
     from jobs.cli.night_job import SummarizedNight

@@ -23,13 +23,13 @@ from jobs.night.inputs import FilterHook, answer_names
 from jobs.night.tasks import NightWriter, TaskResult, Work
 from schemas.arrow_batches import gathered
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.errors import UsageError
 from schemas.spark_tasks import run_on_rows
 from schemas.spark_views import with_properties
 from schemas.storage import spark_file, spark_path
+from schemas.tables import CONSUMEQUEUE
 
 ROWS_AT_ONCE = 1 << 16
 BYTES_AT_ONCE = 64 << 20

@@ -36,7 +36,6 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.messages.message_view import file_columns, view
 from schemas.messages.stored_messages import PhysicalRange, end_of_messages
-from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk, first_piece
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.recovery import fingerprint
@@ -44,6 +43,7 @@ from schemas.rocketmq_store.segments import Segment, is_mapped_file
 from schemas.run_ledger import DAMAGED_BODIES
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
+from schemas.tables import QUARANTINE
 
 # The segments, and what is at their physical offsets.
 

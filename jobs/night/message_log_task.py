@@ -23,11 +23,11 @@ from schemas.messages.message_checks import POSITION, LogForm, RejectedRow
 from schemas.messages.message_log import LogPart, NumberedLines, ReadFile, digest_of, files, log_forms, parts
 from schemas.messages.message_log_rows import MessageBatch, MessageLogRows
 from schemas.messages.stored_messages import PhysicalRange
-from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.segments import CommitLogError
 from schemas.run_ledger import NUMBERED_LINES, LedgerEntry
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
+from schemas.tables import QUARANTINE
 
 
 class PartResult(NamedTuple):

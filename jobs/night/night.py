@@ -85,12 +85,8 @@ from jobs.night.tasks import (
 )
 from jobs.night.traced_deliveries import CountChange, TracedDeliveries
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.consumptions import CONSUMPTIONS
-from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import DataFile, StoredFile, Table
 from schemas.delta.table_rows import (
     Key,
@@ -106,10 +102,9 @@ from schemas.delta.table_rows import (
 from schemas.messages.stored_messages import PhysicalRange, StoredRange, stored_ranges
 from schemas.pops import POP_RECORDS, POPS
 from schemas.pull_windows import PULL_WINDOWS, late_window_rows, planned_windows, window_rows
-from schemas.quarantine import QUARANTINE
-from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import LAST_STORED, LedgerEntry, earlier_configs, unreplaced_runs
 from schemas.spark_tasks import Session
+from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, CURRENT_OFFSETS, DELIVERY_STATS, QUARANTINE, QUEUE_PROGRESS
 
 # The tasks. Their files become part of the changes of the night.
 

@@ -37,14 +37,10 @@ from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE, IN_LMQS
-from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, greatest, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_messages import PhysicalRange
-from schemas.queue_progress import QUEUE_PROGRESS, restarts_of
 from schemas.run_ledger import (
     COMMITTED_AT,
     IN_DATABASE,
@@ -59,6 +55,7 @@ from schemas.run_ledger import (
     unreplaced_runs,
 )
 from schemas.subscriptions import read_events
+from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, CURRENT_OFFSETS, IN_LMQS, QUEUE_PROGRESS
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ class BrokerState:
         """By topic and queue id, when a queue began again (ms), if it did."""
         if not any(known.begins.any() for known in self.topics.values()):
             return {}
-        return {(topic, each.queue_id): each.at for _, topic, each in restarts_of(self._present_progress)}
+        return {(topic, each.queue_id): each.at for topic, each in _restarts(self._present_progress)}
 
     @cached_property
     def progress(self) -> pa.Table:
@@ -152,7 +149,7 @@ class BrokerState:
     def restarts_since(self, before: BrokerState) -> dict[str, list[QueueRestart]]:
         """By topic, how queues began again since an earlier state: the last restart of each."""
         restarts: defaultdict[str, list[QueueRestart]] = defaultdict(list)
-        for _, topic, restart in restarts_of(self.progress):
+        for topic, restart in _restarts(self.progress):
             begin_now, begin_then = (state.offsets.begins(topic).get(restart.queue_id) for state in (self, before))
             if begin_now == restart.commitlog_offset != begin_then:
                 restarts[topic].append(restart)
@@ -221,6 +218,12 @@ def _queues(rows: pa.Table, column: str) -> dict[str, TopicOffsets]:
 def _rows(warehouse: Warehouse, table: Table, broker_name: str, where: Where = ()) -> pa.Table:
     files = warehouse.files(table, broker_name)
     return warehouse.rows(table, where=where, files=files)
+
+
+def _restarts(progress: pa.Table) -> Iterator[tuple[str, QueueRestart]]:
+    """The restarts of queues that some rows of queue_progress have, in the order of time, each with its topic."""
+    for row in sorted_by(progress.filter(pc.is_valid(progress["began_at"])), "began_at").to_pylist():
+        yield row["topic"], QueueRestart(row["queue_id"], row["begins_at"], row["began_at"], row["ended_at"])
 
 
 def _topic_offsets(rows: pa.Table, queues: dict[str, TopicOffsets]) -> dict[str, TopicOffsets]:

@@ -33,11 +33,11 @@ from jobs.night.past import BrokerState
 from jobs.night.tasks import LogRange
 from schemas.arrow_batches import codes, gathered, repeated, replaced
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFileWriter
 from schemas.delta.table_rows import Key, Where, files_that_may_hold, filtered, group_numbers, least, one_of, within
 from schemas.pops import PLANNED, POP_RECORDS, POPS, RECORDED
+from schemas.tables import CONSUMEQUEUE
 from schemas.traced_deliveries import pairs
 
 OUTCOMES = (DELIVERED, DROPPED_BY_CLIENT, DEAD)

@@ -13,19 +13,15 @@ from jobs.night.pops import restore_pops
 from jobs.night.steps import Step
 from jobs.night.tasks import LogRange
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.consumptions import CONSUMPTIONS
 from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.pops import POP_RECORDS
-from schemas.quarantine import QUARANTINE, is_of_log
-from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import LedgerEntry, filtered_to, first_beyond, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
-from schemas.tables import DERIVED_TABLES
+from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, DERIVED_TABLES, QUARANTINE, QUEUE_PROGRESS, is_of_log
 
 
 @dataclass(frozen=True)

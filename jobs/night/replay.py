@@ -24,20 +24,17 @@ from jobs.night.inputs import SubscriptionFile
 from jobs.night.night import by_topic
 from jobs.night.rows import FilteredPart, QueueNight, current_offset_rows, progress_rows
 from jobs.night.tasks import NO_INSTANTS, Work, filter_stored, works_by_topic
-from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import sorted_by
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
 from schemas.messages.stored_messages import stored_ranges
 from schemas.pull_windows import PULL_WINDOWS, window_rows
-from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import REPLAY, LedgerEntry
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, subscription_rows
+from schemas.tables import CONSUMER_OFFSETS, CURRENT_OFFSETS, DELIVERY_STATS, QUEUE_PROGRESS
 
 WRITTEN = (
     DELIVERY_BLOCKS, DELIVERY_STATS, PULL_WINDOWS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTIONS,

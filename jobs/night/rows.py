@@ -45,13 +45,9 @@ from jobs.night.pops import NO_POPS, PopCounts
 from jobs.night.tasks import QueueProgress, Queues, TaskResult
 from jobs.night.traced_deliveries import CountChange
 from schemas.arrow_batches import numbered, repeated
-from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.current_offsets import CURRENT_OFFSETS
-from schemas.delivery_stats import COUNTS, DELIVERY_STATS
 from schemas.delta.table_rows import Key, one_of, tuples
-from schemas.quarantine import QUARANTINE
-from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, subscription_rows
+from schemas.tables import CONSUMER_OFFSETS, COUNTS, CURRENT_OFFSETS, DELIVERY_STATS, QUARANTINE, QUEUE_PROGRESS
 
 # Offsets of groups: current_offsets, and consumer_offsets, their history.
 

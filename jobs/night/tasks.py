@@ -41,7 +41,6 @@ from filtering.subscriptions.namespace import is_lmq
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
 from schemas.arrow_batches import numbered, repeated
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFile, DataFileWriter
@@ -54,12 +53,12 @@ from schemas.messages.stored_messages import WHOLE_LOG, StoredEntries, StoredRan
 from schemas.messages.topic_batches import TopicBatch, TopicBatches
 from schemas.messages.traces import TraceReader
 from schemas.pops import POP_RECORDS
-from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
 from schemas.rocketmq_store.recovery import is_unfinished
 from schemas.rocketmq_store.segments import Segment
 from schemas.spark_tasks import Session, Worker, run_tasks, this_worker
 from schemas.storage import Storage
+from schemas.tables import CONSUMEQUEUE, QUARANTINE
 
 # How far queues came: in a block, in a task and in all of them.
 

@@ -19,8 +19,8 @@ from filtering.counted import counted, shortened
 from filtering.findings import ERROR, SEVERITIES, WARN
 from jobs.cli.text import age as duration
 from jobs.cli.text import short
-from schemas.delivery_stats import MEANINGS
 from schemas.errors import PROGRAM, option, time_text
+from schemas.tables import MEANINGS
 
 # Formats the numbers and names of a report.
 

@@ -18,10 +18,7 @@ from jobs.night.past import BrokerState, past_nights
 from jobs.night.repeat import delete_log_damage
 from jobs.night.run import NightRunner
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE, IN_LMQS
-from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import DataFileWriter, StoredFile, Table
 from schemas.delta.table_rows import Condition, Where, greatest, one_of, row_groups, within
 from schemas.delta.warehouse import Warehouse
@@ -39,7 +36,6 @@ from schemas.ledger_check import (
 )
 from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS
-from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.rocketmq_store.commitlog_walk import crc_of
 from schemas.run_ledger import (
     BODIES_FROM,
@@ -57,7 +53,18 @@ from schemas.run_ledger import (
 )
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTIONS, read_events, subscription_rows
-from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES, TRIMMED_TABLES, UNLEDGERED_TABLES
+from schemas.tables import (
+    CONSUMEQUEUE,
+    CONSUMER_OFFSETS,
+    DELIVERY_STATS,
+    DERIVED_TABLES,
+    IN_LMQS,
+    QUEUE_PROGRESS,
+    REBUILT_TABLES,
+    TABLES,
+    TRIMMED_TABLES,
+    UNLEDGERED_TABLES,
+)
 
 # The rows that a rebuild stores under other runs than the nights did, so that audits do not compare them.
 #

@@ -17,7 +17,6 @@ from filtering.delivery.entries import Entries, among
 from filtering.delivery.pull_window import BEGINNING, FOREVER, NO_END
 from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, filtered_by_mask, may_hold, read_rows, sorted_by, within
@@ -27,6 +26,7 @@ from schemas.messages.topic_batches import TopicBatch, topic_batches
 from schemas.rocketmq_store.property_text import values_of
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
+from schemas.tables import CONSUMEQUEUE
 
 PhysicalRange: TypeAlias = tuple[int, int]
 """Physical offsets in bytes, the second exclusive."""

@@ -26,9 +26,9 @@ from filtering.subscriptions.namespace import is_trace_topic
 from schemas.arrow_batches import numbered, repeated
 from schemas.consumptions import CONSUMPTIONS
 from schemas.messages.commitlog_rows import Messages
-from schemas.quarantine import TRACE_SOURCE
 from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.record_layout import Bytes
+from schemas.tables import TRACE_SOURCE
 
 LINE_END, FIELD_END = "\u0002", "\u0001"
 CALLED, RETURNED = "SubBefore", "SubAfter"

@@ -23,19 +23,14 @@ from answers.audits.scope import scope_of
 from filtering.time_spans import DAY
 from jobs import audit, nightly
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse
 from schemas.pull_windows import PULL_WINDOWS
-from schemas.quarantine import QUARANTINE
-from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
+from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, CURRENT_OFFSETS, DELIVERY_STATS, QUARANTINE, QUEUE_PROGRESS
 from tests.broker_log import BrokerLog
 from tests.captures import UNDAMAGED
 from tests.nights.commands import Ended, Run, living, night, rows_of

@@ -9,12 +9,9 @@ import pytest
 
 from jobs import deliver, dispatch, ingest, maintain, register
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
-from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, DELIVERY_STATS, QUEUE_PROGRESS
 from tests.broker_log import BROKER_CONF, BrokerLog
 from tests.nights.commands import rows_of
 from tests.nights.damage import Change, one_row, rewrite

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.warehouse import Warehouse
+from schemas.tables import CONSUMEQUEUE
 from tests.nights.commands import rows_of
 from tests.nights.damage import rewrite
 from tests.nights.growing_broker import BEFORE, GrowingBroker, event, sql

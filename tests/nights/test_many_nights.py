@@ -15,9 +15,8 @@ from jobs.night.commit import FILES_IN_A_TIER, Changes, compact
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFileWriter
 from schemas.delta.warehouse import Warehouse
-from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import RUN_LEDGER
-from schemas.tables import APPENDED_TABLES
+from schemas.tables import APPENDED_TABLES, QUARANTINE
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.depth import DEEP
 from tests.nights.commands import night, rows_of

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.warehouse import Warehouse
+from schemas.tables import CONSUMEQUEUE
 from tests.nights.damage import Change, Row, one_row, rewrite
 from tests.nights.growing_broker import BEFORE, GrowingBroker, sql
 

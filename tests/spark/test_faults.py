@@ -15,8 +15,8 @@ from jobs import nightly
 from jobs.night import night
 from schemas import deliveries
 from schemas.commitlog import COMMITLOG
-from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.warehouse import Warehouse
+from schemas.tables import DELIVERY_STATS
 from tests.broker_log import BrokerLog
 from tests.faults.flips import flip
 from tests.nights.commands import arguments, differing, without_runs

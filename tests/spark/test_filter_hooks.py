@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from jobs import maintain, nightly
 from jobs.night.hooked_task import with_answers
 from jobs.night.inputs import FilterHook, check_groups, read_filter_hooks
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
+from schemas.tables import CONSUMEQUEUE
 from tests.broker_log import BrokerLog
 from tests.captures import rows
 from tests.nights.commands import arguments, contents, night, rows_of

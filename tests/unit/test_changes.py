@@ -11,7 +11,7 @@ from jobs.night.commit import Changes
 from schemas.delta.table import ROWS_OF_A_GROUP
 from schemas.delta.table_rows import one_of
 from schemas.delta.warehouse import Warehouse
-from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.tables import QUEUE_PROGRESS
 
 
 def row(queue_id: int, run: str) -> dict[str, Any]:

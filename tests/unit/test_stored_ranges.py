@@ -9,7 +9,7 @@ import pytest
 from jobs.night.past import BrokerState
 from schemas.delta.table import StoredFile, Table
 from schemas.messages.stored_messages import FILES_IN_A_TASK, MESSAGES_IN_A_TASK, StoredEntries, stored_ranges
-from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.tables import QUEUE_PROGRESS
 
 
 def files_of(table: Table, sizes: list[int]) -> list[StoredFile]:
