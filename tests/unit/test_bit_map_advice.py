@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from filtering.bit_map_advice import TopicLoad, bit_map_advice, false_positive_rate
+from answers.advise import TopicLoad, bit_map_advice, false_positive_rate
 from filtering.bloom_filter import BloomFilter
 
 SELECTIVE = TopicLoad(

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from answers.inconsistency import Loss, LostMessages, losses
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Entries
-from filtering.delivery.lost_messages import Loss, LostMessages, losses
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
