@@ -8,7 +8,7 @@ each message of the block, in words of 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -199,3 +199,59 @@ def _lists(valid: npt.NDArray[np.bool_], lengths: npt.ArrayLike, values: pa.Arra
     all_lengths[valid] = lengths
     offsets = pa.array(np.append(0, np.cumsum(all_lengths)), pa.int32())
     return pa.ListArray.from_arrays(offsets, values, mask=pa.array(~valid))
+
+
+# Blocks of deliveries that are known one by one, such as those that the broker wrote down.
+
+
+MESSAGES_OF_A_BLOCK = 1 << 16
+Columns = Mapping[str, Int64s]
+_OF_A_MESSAGE = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
+
+
+def rows_of_deliveries(
+    topic: str, deliveries: Columns, groups: Sequence[str], outcomes: Sequence[str]
+) -> Iterator[dict[str, pa.Array]]:
+    """The rows of delivery_blocks, by column, with one match for each pop, group and outcome.
+
+    ``deliveries`` are of messages of one topic; a message is in it as often as it was delivered. Its columns: queue_id,
+    queue_offset, commitlog_offset, store_timestamp, group and outcome (numbers of ``groups`` and ``outcomes``),
+    available_at, subscription_from. Times are in ms.
+    """
+    order = np.lexsort([deliveries[name] for name in ("commitlog_offset", "queue_offset", "queue_id")])
+    is_new = np.append(True, np.diff(deliveries["commitlog_offset"][order]) != 0)[: len(order)]
+    number = np.cumsum(is_new) - 1
+    messages = order[is_new]
+    for first in range(0, len(messages), MESSAGES_OF_A_BLOCK):
+        at = messages[first : first + MESSAGES_OF_A_BLOCK]
+        queue_id, queue_offset, commitlog_offset, store_timestamp = (deliveries[name][at] for name in _OF_A_MESSAGE)
+        nothing = np.zeros(len(at), np.int64)
+        sizes = nothing.astype(np.int32)
+        entries = Entries(topic, queue_id, queue_offset, commitlog_offset, sizes, nothing, store_timestamp, {})
+        bounds = np.searchsorted(number, [first, first + len(at)])
+        here = slice(bounds[0], bounds[1])
+        yield from block_rows(entries, _matches(deliveries, order[here], number[here] - first, groups, outcomes))
+
+
+def _matches(
+    deliveries: Columns, at: Int64s, position: Int64s, groups: Sequence[str], outcomes: Sequence[str]
+) -> pa.StructArray:
+    """A MATCH for each pop. ``position``: of the message of each delivery ``at`` some places, in the block."""
+    columns = [deliveries[name][at] for name in ("outcome", "group", "available_at", "subscription_from")]
+    order = np.lexsort((position, *reversed(columns)))
+    differs = np.append(True, np.zeros(len(order) - 1, bool))
+    for column in columns:
+        differs[1:] |= np.diff(column[order]) != 0
+    starts = np.flatnonzero(differs)
+    bounds = np.append(starts, len(order))
+    outcome, group, available_at, subscription_from = (column[order][starts].tolist() for column in columns)
+    every = np.arange(len(starts) + 1, dtype=np.int32)
+    popped_recipients = recipients([groups[number] for number in group], subscription_from, available_at)
+    values = [
+        pa.array([outcomes[number] for number in outcome], pa.string()),
+        pa.array(np.diff(bounds), pa.int32()),
+        pa.ListArray.from_arrays(pa.array(every), popped_recipients),
+        pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), pa.array(position[order], pa.int32())),
+        pa.nulls(len(starts), pa.list_(pa.int64())),
+    ]
+    return pa.StructArray.from_arrays(values, fields=list(MATCH))

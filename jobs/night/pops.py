@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.delivery.block_schema import DEAD, DELIVERED, DROPPED_BY_CLIENT
-from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW
+from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
 from filtering.delivery.entries import Int64s, has_entry
-from filtering.delivery.recorded_deliveries import RecordedDeliveries
 from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
 from filtering.pops.modes import Interval, PopGroups
 from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
@@ -288,26 +287,18 @@ def recorded_blocks(
     rows: pa.Table, store_timestamp: Int64s, outcome: Int64s, outcomes: Sequence[str], run: str, source: str
 ) -> Iterator[pa.RecordBatch]:
     """Rows of delivery_blocks from rows with the columns of PAIRS; ``outcome`` has numbers of ``outcomes``."""
+    names = ("queue_id", "queue_offset", "commitlog_offset", "available_at", "subscription_from")
+    keys, group = group_numbers(rows, ["consumer_group"])
+    groups = [each for (each,) in keys]
+    columns = {name: rows[name].to_numpy() for name in names}
+    columns |= {"store_timestamp": store_timestamp, "group": group, "outcome": outcome}
     known = {"run": pa.array([run]), "source": pa.array([source])}
-    groups, group = group_numbers(rows, ["consumer_group"])
     topics, topic = group_numbers(rows, ["topic"])
     for number, (name,) in enumerate(topics):
         own = np.flatnonzero(topic == number)
-        columns = rows.take(pa.array(own))
-        deliveries = RecordedDeliveries(
-            name,
-            columns["queue_id"].to_numpy(),
-            columns["queue_offset"].to_numpy(),
-            columns["commitlog_offset"].to_numpy(),
-            store_timestamp[own],
-            group[own],
-            outcome[own],
-            columns["available_at"].to_numpy(),
-            columns["subscription_from"].to_numpy(),
-            [each for (each,) in groups],
-            outcomes,
-        )
-        yield from (DELIVERY_BLOCKS.batch(row | known, 1) for row in deliveries.rows())
+        deliveries = {column: values[own] for column, values in columns.items()}
+        for row in rows_of_deliveries(name, deliveries, groups, outcomes):
+            yield DELIVERY_BLOCKS.batch(row | known, 1)
 
 
 def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, run: str) -> pa.Table:
