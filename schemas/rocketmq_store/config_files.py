@@ -235,7 +235,7 @@ def read_pop_groups(storage: Storage) -> PopGroups:
     except ConfigFileError:
         popping = frozenset()
     try:
-        groups = _fields((read_document(storage, GROUPS) or {}).get("subscriptionGroupTable"))
+        groups = fields((read_document(storage, GROUPS) or {}).get("subscriptionGroupTable"))
         configs = {group: config for group, config in groups if isinstance(config, dict)}
     except (ConfigFileError, DatabaseError):
         configs = {}
@@ -247,16 +247,19 @@ def read_pop_groups(storage: Storage) -> PopGroups:
     )
 
 
-def pop_consumers(storage: Storage) -> Iterator[GroupTopic]:
+def pop_consumers(storage: Storage) -> set[GroupTopic]:
     """The groups and topics whose clients are told to use POP (MessageRequestModeManager). Raises ConfigFileError."""
     document = read_json(storage, REQUEST_MODES) or {}
-    for topic, groups in _fields(document.get("messageRequestModeMap")):
-        for group, mode in _fields(groups):
-            if isinstance(mode, dict) and mode.get("mode") == "POP":
-                yield group, topic
+    return {
+        (group, topic)
+        for topic, groups in fields(document.get("messageRequestModeMap"))
+        for group, mode in fields(groups)
+        if isinstance(mode, dict) and mode.get("mode") == "POP"
+    }
 
 
-def _fields(value: object) -> Iterator[tuple[str, object]]:
+def fields(value: object) -> Iterator[tuple[str, object]]:
+    """The fields of a JSON object; none of another value."""
     yield from value.items() if isinstance(value, dict) else ()
 
 

@@ -14,6 +14,7 @@ from schemas.rocketmq_store.config_files import (
     broadcasting_groups,
     config_databases,
     database_in_force,
+    fields,
     json_files,
     pop_consumers,
     read_document,
@@ -42,12 +43,11 @@ NAMED = 3
 class NotReplayed:
     """What a broker does otherwise.
 
-    ``pop``: groups and topics that consume by POP. ``broadcasting``: groups and topics of which files of subscriptions
-    say that they broadcast, without naming their clients; ``has_offsets``: those of which the broker notes the least
-    offset of their clients. ``others``: the rest, one text each.
+    ``broadcasting``: groups and topics of which files of subscriptions say that they broadcast, without naming their
+    clients; ``has_offsets``: those of which the broker notes the least offset of their clients. ``others``: the rest,
+    one text each.
     """
 
-    pop: tuple[GroupTopic, ...] = ()
     others: tuple[str, ...] = ()
     broadcasting: tuple[GroupTopic, ...] = ()
     has_offsets: tuple[GroupTopic, ...] = ()
@@ -61,16 +61,15 @@ class NotReplayed:
             if with_attribute := sorted(_topics_with(storage, name, value)):
                 others.append(f"{text}: {listed(with_attribute, NAMED)}")
         try:
-            pop = sorted(pop_consumers(storage))
+            pop_consumers(storage)
         except ConfigFileError as error:
-            pop = []
             others.append(f"groups that consume by POP, if there are any: {error}")
         try:
             has_offsets = broadcasting_groups(storage)
         except ConfigFileError as error:
             has_offsets = []
             others.append(f"groups that broadcast, if there are any: {error}")
-        return cls(tuple(pop), tuple(others), has_offsets=tuple(has_offsets))
+        return cls(tuple(others), has_offsets=tuple(has_offsets))
 
     def with_broadcasting(self, groups: Iterable[GroupTopic]) -> NotReplayed:
         """This, with groups of which files of subscriptions say that they broadcast."""
@@ -86,11 +85,10 @@ class NotReplayed:
     def from_text(cls, text: str) -> NotReplayed:
         """The reverse of :meth:`text`."""
         values = json.loads(text)
-        pop, broadcasting, has_offsets = (
-            tuple((group, topic) for group, topic in values.get(name, ()))
-            for name in ("pop", "broadcasting", "has_offsets")
+        broadcasting, has_offsets = (
+            tuple((group, topic) for group, topic in values.get(name, ())) for name in ("broadcasting", "has_offsets")
         )
-        return cls(pop, tuple(values["others"]), broadcasting, has_offsets)
+        return cls(tuple(values["others"]), broadcasting, has_offsets)
 
     @property
     def text(self) -> str:
@@ -126,11 +124,7 @@ def _topics_with(storage: Storage, name: str, value: str) -> Iterator[str]:
         document = read_document(storage, TOPICS) or {}
     except ConfigFileError:
         return
-    for topic, config in _items(document.get("topicConfigTable")):
+    for topic, config in fields(document.get("topicConfigTable")):
         attributes = config.get("attributes") if isinstance(config, dict) else None
         if isinstance(attributes, dict) and attributes.get(name) == value:
             yield topic
-
-
-def _items(value: object) -> Iterator[tuple[str, object]]:
-    yield from value.items() if isinstance(value, dict) else ()
