@@ -55,9 +55,9 @@ class StageFlags:
         cls, window: PullWindow, bit_num: int, log_start: int, physical_ranges: Mapping[int, OffsetRange]
     ) -> StageFlags:
         """The flags of a subscription's window. ``bit_num``: the bits of a filter bit map."""
-        without_bit_map = replace(window, message_filter=replace(window.message_filter, bit_pos=()))
         unfiltered = replace(window, message_filter=replace(window.message_filter, bit_pos=(), tags=TRUE))
-        return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]), log_start, physical_ranges)
+        windows = [window, window.without_bit_map, unfiltered]
+        return cls(TopicFilters(bit_num, windows=windows), log_start, physical_ranges)
 
     def __call__(self, blocks: Iterable[Entries]) -> pa.Table:
         """Rows of FLAGS, one for each entry.

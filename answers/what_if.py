@@ -297,8 +297,7 @@ def _window(
     only_listed: bool,
     physical_ranges: Mapping[int, OffsetRange],
 ) -> PullWindow:
-    without_bit_map = replace(message_filter, bit_pos=())
-    return PullWindow(without_bit_map, BEGINNING, *stored, None, offsets, only_listed, physical_ranges)
+    return PullWindow(message_filter, BEGINNING, *stored, None, offsets, only_listed, physical_ranges).without_bit_map
 
 
 def _rows(number: int, kind: str, entries: Entries, at: Int64s) -> pa.RecordBatch:

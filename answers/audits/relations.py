@@ -484,8 +484,7 @@ def _windows(history: Sequence[SubscriptionRow], broker: BrokerConfig, since: in
 
 def _with_and_without_bit_maps(windows: Sequence[PullWindow], broker: BrokerConfig) -> TopicFilters:
     """Filters with twice as many windows: the second half does not use the filter bit map."""
-    without = [replace(window, message_filter=replace(window.message_filter, bit_pos=())) for window in windows]
-    return TopicFilters(broker.bloom_filter.m, (), [*windows, *without])
+    return TopicFilters(broker.bloom_filter.m, (), [*windows, *(window.without_bit_map for window in windows)])
 
 
 def _passed(entries: Iterator[Entries], filters: Mapping[str, TopicFilters]) -> dict[str, np.ndarray]:

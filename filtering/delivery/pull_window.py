@@ -119,6 +119,11 @@ class PullWindow:
     def topic(self) -> str:
         return self.message_filter.topic
 
+    @property
+    def without_bit_map(self) -> PullWindow:
+        """The same window, in which the broker does not use the filter bit map."""
+        return replace(self, message_filter=replace(self.message_filter, bit_pos=()))
+
     def range_of(self, queue_id: int) -> OffsetRange:
         """The offsets of a queue in it; from 0 to 0 if the queue is left out."""
         return self.offsets.get(queue_id, (0, 0) if self.only_listed else (0, NO_END))
