@@ -37,6 +37,7 @@ from filtering.consumption.broadcasting import OWN_OFFSETS, clients_away, client
 from filtering.consumption.clients import ClientChecks, dropping_clients
 from filtering.consumption.group import DELETED
 from filtering.counted import counted, listed
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
 from filtering.delivery.pull_window import HELD_PULL, PullWindow, WindowKind, is_about
@@ -44,7 +45,6 @@ from filtering.explanation.decision import (
     BitMapCheck,
     Decision,
     Entry,
-    Outcome,
     Stage,
     decide,
     dropped_by_other_client,

@@ -27,11 +27,11 @@ from answers.facts import BrokerFacts
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import client_checks, dropping_clients, passes_in_force
 from filtering.counted import counted
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter, message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
-from filtering.explanation.decision import Outcome
 from filtering.subscription_data import SUB_ALL, TAG, new_subscription
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import in_force_at, registered_alone

@@ -38,8 +38,9 @@ from answers.explain import (
 )
 from answers.export import DELIVERIES, MISSED_COLUMNS, MessageColumns, Selection, batches_of
 from answers.facts import BrokerFacts
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.message_filter import TAGS_PROPERTY
-from filtering.explanation.decision import Outcome, deciding_expression
+from filtering.explanation.decision import deciding_expression
 from filtering.explanation.trace import ExpressionPart, Result, node_evaluated, trace
 from filtering.matcher.matcher import columns as property_columns
 from filtering.rocketmq_version import RocketMQVersion

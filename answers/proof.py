@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts
-from filtering.delivery.block_schema import DELIVERED, DENIED
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.traced_deliveries import denied, proven
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
@@ -77,7 +77,7 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
     is_denied = denied(
         compared_deliveries, traces, facts.as_of, lambda at: traceable(storage, files, deliveries.take(at), rows)
     )
-    delivery_keys, denied_keys = keys(deliveries, decided.filter(pc.equal(decided["outcome"], DENIED)))
+    delivery_keys, denied_keys = keys(deliveries, decided.filter(pc.equal(decided["outcome"], Outcome.DENIED)))
     is_denied &= ~np.isin(delivery_keys, denied_keys)
     deliveries = deliveries.append_column("is_proven", pa.array(proven(compared_deliveries, traces)))
     deliveries = deliveries.append_column("is_denied", pa.array(is_denied))
@@ -90,6 +90,6 @@ def _decided(
 ) -> tuple[pa.Table, pa.Table]:
     """Of some groups, by the runs from ``first`` on and before ``below``: deliveries, and what traces decided."""
     blocks = facts.rows(DELIVERY_BLOCKS, where=[within("run", first, below)])
-    stored = pairs(blocks, groups, [DELIVERED, DENIED])
-    deliveries, is_traced = stored.filter(pc.equal(stored["outcome"], DELIVERED)), pc.equal(stored["source"], TRACED)
-    return deliveries, stored.filter(is_traced)
+    stored = pairs(blocks, groups, [Outcome.DELIVERED, Outcome.DENIED])
+    is_delivered, is_traced = pc.equal(stored["outcome"], Outcome.DELIVERED), pc.equal(stored["source"], TRACED)
+    return stored.filter(is_delivered), stored.filter(is_traced)

@@ -26,7 +26,7 @@ from answers.lag import away_beyond_end, lag
 from answers.lint import findings, findings_without_messages
 from answers.proof import proof
 from filtering.counted import counted, listed
-from filtering.delivery.block_schema import DEAD, DENIED, DROPPED_BY_CLIENT
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
 from filtering.pops.record import subscribed_topic
@@ -139,8 +139,8 @@ def pops_of(facts: BrokerFacts, run: str) -> dict[GroupTopic, GroupPops]:
             popped=len(own),
             redelivered=int((attempt[own] > 1).sum()),
             attempts=int(attempt[own].max()),
-            dropped_by_tags=outcomes.get((group, topic, DROPPED_BY_CLIENT), 0),
-            dead=outcomes.get((group, topic, DEAD), 0),
+            dropped_by_tags=outcomes.get((group, topic, Outcome.DROPPED_BY_CLIENT), 0),
+            dead=outcomes.get((group, topic, Outcome.DEAD), 0),
             acknowledged=len(times),
             median_ms=median,
             p99_ms=p99,
@@ -357,7 +357,7 @@ def _trace_problems(facts: BrokerFacts) -> Iterator[Problem]:
     proof_of_night = proof(facts, facts.last.run)
     if proof_of_night is None:
         return
-    is_denied = pc.equal(proof_of_night.decided["outcome"], DENIED)
+    is_denied = pc.equal(proof_of_night.decided["outcome"], Outcome.DENIED)
     for code, rows, said in (
         (
             "contradicted",

@@ -29,7 +29,7 @@ from answers.rendering import Shown
 from answers.results import what_if_html, what_if_text
 from filtering.counted import listed
 from filtering.delivery import topic_filters
-from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import Entries, Int64s, among
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
 from filtering.delivery.pull_window import BEGINNING, EVERYWHERE, NO_END, OffsetRange, PullWindow, WindowKind, is_about
@@ -428,8 +428,8 @@ class DeliveryHistory:
         pending = self._windows.pending(group, topic)
         return FilterChange(
             filter=new_filter,
-            received=_offsets(received, DELIVERED),
-            dropped=_offsets(received, DROPPED_BY_HOOK),
+            received=_offsets(received, Outcome.DELIVERED),
+            dropped=_offsets(received, Outcome.DROPPED_BY_HOOK),
             pulled=self._windows.pulled(group, topic),
             pending=pending,
             in_force=None if old is None else message_filter(old, [old], self._facts.broker),

@@ -47,7 +47,7 @@ from answers.inconsistency import inconsistent_groups, knows_clients
 from answers.proof import Proof, proof
 from filtering.broker_config import SHORTEST_RECORD, BrokerConfig
 from filtering.consumption.group import RESET
-from filtering.delivery.block_schema import DELIVERED, DENIED
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import FOREVER, NO_END, PullWindow, WindowKind, is_of_night
@@ -433,9 +433,9 @@ def _count_block(
     queue_ids, queue_of = np.unique(np.asarray(blocks["queue_id"][row].values), return_inverse=True)
     for match in blocks["matches"][row]:
         queue_counts = np.bincount(queue_of[positions_of(match, messages)], minlength=len(queue_ids)).tolist()
-        if match["outcome"].as_py() == DENIED:
+        if match["outcome"].as_py() == Outcome.DENIED:
             continue
-        name = "delivered" if match["outcome"].as_py() == DELIVERED else "dropped"
+        name = "delivered" if match["outcome"].as_py() == Outcome.DELIVERED else "dropped"
         for group in match["recipients"].values.field("consumer_group").to_pylist():
             for queue_id, count in zip(queue_ids.tolist(), queue_counts, strict=True):
                 if count:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from answers.audits.scope import Scope
-from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
+from filtering.delivery.block_schema import Outcome
 from schemas.pops import TRACED
 from schemas.spark_tasks import Session
 from schemas.tables import CONSUMEQUEUE
@@ -58,7 +58,9 @@ def spark_checks(scope: Scope, session: Session) -> pa.Table:
     stored = deliveries.read(spark, warehouse)
     pair = ["broker_name", "consumer_group", "commitlog_offset"]
     decided_by_traces = stored.where(F.col("source") == TRACED).select(pair)
-    stored = stored.where(F.col("source") != TRACED).replace({DROPPED_BY_HOOK: DELIVERED}, subset=["outcome"])
+    stored = stored.where(F.col("source") != TRACED).replace(
+        {Outcome.DROPPED_BY_HOOK: Outcome.DELIVERED}, subset=["outcome"]
+    )
     stored, computed = (
         each.join(decided_by_traces, pair, "left_anti").select(each.columns)
         for each in (stored, spark_pipeline.deliveries(spark, warehouse, scope.first_run))

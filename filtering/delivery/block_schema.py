@@ -1,15 +1,30 @@
-"""The Arrow types of delivery blocks, for what only reads them: the matcher's loops take long to import."""
+"""Outcomes, and the Arrow types of delivery blocks, for what only reads: the matcher's loops take long to import."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import pyarrow as pa
 
-DELIVERED = "DELIVERED"
-DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
-DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
-DEAD = "DEAD"
-DENIED = "DENIED"
-"""The rules say that the group received the message, and the traces of its client that it did not."""
+
+class Outcome(StrEnum):
+    """What became of a message for a group. Delivery blocks have the first five."""
+
+    DELIVERED = "DELIVERED"
+    DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
+    DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
+    DEAD = "DEAD"
+    DENIED = "DENIED"
+    """The rules say that the group received the message, and the traces of its client that it did not."""
+    STOPPED_BY_TAGS_CODE = "STOPPED_BY_TAGS_CODE"
+    STOPPED_BY_BIT_MAP = "STOPPED_BY_BIT_MAP"
+    STOPPED_BY_EXPRESSION = "STOPPED_BY_EXPRESSION"
+    EXPRESSION_FAILED = "EXPRESSION_FAILED"
+    PENDING = "PENDING"
+    WAITING = "WAITING"
+    NEVER_STORED = "NEVER_STORED"
+    NOT_SUBSCRIBED = "NOT_SUBSCRIBED"
+
 
 RECIPIENT = pa.struct(
     [

@@ -9,6 +9,7 @@ from enum import StrEnum
 from filtering.bloom_filter import is_hit
 from filtering.broker_config import BrokerConfig
 from filtering.counted import listed, shortened
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.message_filter import (
     RETRY_TOPIC_PROPERTY,
     TAGS_PROPERTY,
@@ -151,24 +152,6 @@ def decisive(expression: CompiledExpression, properties: Mapping[str, str]) -> l
 def quoted(text: str) -> str:
     """A text in quotes, shortened if it is long."""
     return repr(shortened(text, LONGEST))
-
-
-class Outcome(StrEnum):
-    """The result of filtering a message for a group."""
-
-    DELIVERED = "DELIVERED"
-    DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
-    DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
-    DEAD = "DEAD"
-    DENIED = "DENIED"
-    STOPPED_BY_TAGS_CODE = "STOPPED_BY_TAGS_CODE"
-    STOPPED_BY_BIT_MAP = "STOPPED_BY_BIT_MAP"
-    STOPPED_BY_EXPRESSION = "STOPPED_BY_EXPRESSION"
-    EXPRESSION_FAILED = "EXPRESSION_FAILED"
-    PENDING = "PENDING"
-    WAITING = "WAITING"
-    NEVER_STORED = "NEVER_STORED"
-    NOT_SUBSCRIBED = "NOT_SUBSCRIBED"
 
 
 class Stage(StrEnum):

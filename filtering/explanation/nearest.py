@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 
 from filtering.broker_config import BrokerConfig
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.message_filter import TAGS_PROPERTY
-from filtering.explanation.decision import Decision, Outcome, deciding_expression
+from filtering.explanation.decision import Decision, deciding_expression
 from filtering.explanation.trace import Result, evaluated, expression_text, trace
 from filtering.java import INT_MAX, LONG_MAX, parse_double
 from filtering.predicate import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from answers.explain import VERDICTS, Explanation, StoredMessage, step_text
-from filtering.explanation.decision import Outcome, Stage, leaf_values
+from filtering.delivery.block_schema import Outcome
+from filtering.explanation.decision import Stage, leaf_values
 from filtering.explanation.trace import ExpressionPart, Result
 from jobs.cli.text import print_table, short, time
 from schemas.errors import option, printable

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from filtering.delivery.block_schema import DEAD, DELIVERED, DROPPED_BY_CLIENT
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
 from filtering.delivery.entries import Int64s, has_entry
 from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
@@ -39,7 +39,7 @@ from schemas.pops import PLANNED, POP_RECORDS, POPS, RECORDED
 from schemas.tables import CONSUMEQUEUE
 from schemas.traced_deliveries import pairs
 
-OUTCOMES = (DELIVERED, DROPPED_BY_CLIENT, DEAD)
+OUTCOMES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DEAD)
 UNKNOWN_SUBSCRIPTION = 0
 """As ``subscription_from``: no event says what the group subscribed to when it popped, or it was something else."""
 _KEY = ["consumer_group", "topic", "queue_id", "queue_offset"]
@@ -232,7 +232,7 @@ class NightPops:
         queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
         delivered, returned, uncertain = (
             dict(zip(queues, np.bincount(numbers, minlength=len(queues)).tolist(), strict=True))
-            for numbers in (queue[outcome == OUTCOMES.index(DELIVERED)], queue, queue[is_uncertain])
+            for numbers in (queue[outcome == OUTCOMES.index(Outcome.DELIVERED)], queue, queue[is_uncertain])
         )
         starts = least(pops, ["consumer_group", "topic", "queue_id"], "start_offset")
         return PopCounts(delivered, returned, uncertain, starts)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery import topic_filters
-from filtering.delivery.block_schema import DEAD, DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, MatchSets, block_matches, block_rows, recipients
 from filtering.delivery.entries import MULTI_QUEUE_OFFSET, Entries, Int32s, Int64s, MultiDispatch, has_entry
 from filtering.delivery.filter_hooks import Hook, after_hooks
@@ -505,14 +505,16 @@ class NightWriter:
 
     def _deliver(self, entries: Entries, work: TopicWork, outcome: BlockResult) -> None:
         outcomes = {
-            DELIVERED: outcome.delivered, DROPPED_BY_CLIENT: outcome.dropped_by_client, DEAD: outcome.given_up
-        }  # fmt: skip
+            Outcome.DELIVERED: outcome.delivered,
+            Outcome.DROPPED_BY_CLIENT: outcome.dropped_by_client,
+            Outcome.DEAD: outcome.given_up,
+        }
         if work.hooks and entries.rows is not None:
             delivered, dropped = after_hooks(outcome.delivered, work.hooks, entries.rows)
-            outcomes |= {DELIVERED: delivered, DROPPED_BY_HOOK: dropped}
+            outcomes |= {Outcome.DELIVERED: delivered, Outcome.DROPPED_BY_HOOK: dropped}
             _count_dropped(dropped, outcome, entries)
         if len(entries.without_body) and not work.clients_take_empty_bodies:
-            count_lost_pulls(outcomes[DELIVERED], entries, outcome.counts)
+            count_lost_pulls(outcomes[Outcome.DELIVERED], entries, outcome.counts)
             self.result.in_lost_pulls += int(outcome.counts[:, :, topic_filters.UNCERTAIN].sum())
         matches = [block_matches(sets, name, work.recipients) for name, sets in outcomes.items() if len(sets)]
         self.result.deliveries += int(outcome.counts[:, :, topic_filters.DELIVERED].sum())

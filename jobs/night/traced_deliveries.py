@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.consumption.group import HELD_PULL
-from filtering.delivery.block_schema import DELIVERED, DENIED, DROPPED_BY_CLIENT, MATCH
+from filtering.delivery.block_schema import MATCH, Outcome
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind
 from filtering.delivery.traced_deliveries import Mask, denied
@@ -45,8 +45,8 @@ from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import filtered_to
 from schemas.traced_deliveries import TRACE_COLUMNS, compared, keys, pairs, traceable, with_message
 
-OUTCOMES = (DELIVERED, DENIED)
-_DECIDED_OUTCOMES = (DELIVERED, DENIED, DROPPED_BY_CLIENT)
+OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED)
+_DECIDED_OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED, Outcome.DROPPED_BY_CLIENT)
 
 
 class CountChange(NamedTuple):
@@ -126,10 +126,10 @@ class TracedDeliveries:
 
     def _denied(self, rows: pa.Table, deliveries: pa.Table) -> pa.Table:
         """The deliveries that were uncertain, and that complete traces deny, as PAIRS."""
-        is_denied_before = pc.equal(deliveries["outcome"], DENIED)
+        is_denied_before = pc.equal(deliveries["outcome"], Outcome.DENIED)
         denied_before, deliveries = (
             deliveries.filter(is_denied_before),
-            deliveries.filter(pc.equal(deliveries["outcome"], DELIVERED)),
+            deliveries.filter(pc.equal(deliveries["outcome"], Outcome.DELIVERED)),
         )
         traces, compared_deliveries = compared(rows, deliveries, self._as_of)
         storage, files = self._changes.warehouse.log(COMMITLOG).storage, self._changes.files(COMMITLOG)
@@ -142,11 +142,11 @@ class TracedDeliveries:
         is_tonight = np.array(pc.equal(newly_denied["run"], self._changes.run), np.int64)
         self._count(newly_denied, delivered=-is_tonight, passed_stage1=-is_tonight, passed_stage2=-is_tonight)
         run, source = (pa.repeat(text, len(newly_denied)) for text in (self._changes.run, TRACED))
-        return replaced(newly_denied, outcome=pa.repeat(DENIED, len(newly_denied)), run=run, source=source)
+        return replaced(newly_denied, outcome=pa.repeat(Outcome.DENIED, len(newly_denied)), run=run, source=source)
 
     def _received(self, rows: pa.Table, deliveries: pa.Table) -> pa.Table:
         """What clients traced more often than it was delivered, as PAIRS: open messages, and those received again."""
-        delivery_keys, keys_of_rows = keys(deliveries.filter(pc.equal(deliveries["outcome"], DELIVERED)), rows)
+        delivery_keys, keys_of_rows = keys(deliveries.filter(pc.equal(deliveries["outcome"], Outcome.DELIVERED)), rows)
         is_candidate = ~np.isin(keys_of_rows, delivery_keys) | _is_repeated(rows)
         candidates = rows.filter(pa.array(np.array(pc.equal(rows["records"], 1)) & is_candidate))
         if not len(candidates):
@@ -158,9 +158,9 @@ class TracedDeliveries:
         deliveries = self._decided(groups, "")
         deliveries = sorted_by(deliveries.filter(offsets.mask(deliveries)), "available_at")
         is_dropped = pc.and_(
-            pc.equal(deliveries["outcome"], DROPPED_BY_CLIENT), pc.equal(deliveries["run"], self._changes.run)
+            pc.equal(deliveries["outcome"], Outcome.DROPPED_BY_CLIENT), pc.equal(deliveries["run"], self._changes.run)
         )
-        masks = pc.equal(deliveries["outcome"], DELIVERED), pc.equal(deliveries["source"], RECORDED), is_dropped
+        masks = pc.equal(deliveries["outcome"], Outcome.DELIVERED), pc.equal(deliveries["source"], RECORDED), is_dropped
         key, delivery_key, *others = keys(traced, deliveries, *(deliveries.filter(mask) for mask in masks))
         delivered, recorded, dropped = others
         times_delivered = np.bincount(delivered, minlength=key.max(initial=0) + 1)[key]
@@ -183,7 +183,7 @@ class TracedDeliveries:
             hash_collisions=-(was_dropped & ~covered.is_of_client)[is_new].astype(np.int64),
         )
         traced = traced.filter(pa.array(is_new)).rename_columns({"consumed_at": "available_at"})
-        known = {"outcome": DELIVERED, "source": TRACED, "run": self._changes.run}
+        known = {"outcome": Outcome.DELIVERED, "source": TRACED, "run": self._changes.run}
         traced = traced.drop_columns("run")
         for name, text in known.items():
             traced = traced.append_column(name, pa.repeat(text, len(traced)))
@@ -238,7 +238,7 @@ class TracedDeliveries:
 
     def _replace(self, decided: pa.Table) -> None:
         """Takes what traces decided otherwise out of the deliveries of tonight."""
-        instead = {DELIVERED: DROPPED_BY_CLIENT, DENIED: DELIVERED}
+        instead = {Outcome.DELIVERED: Outcome.DROPPED_BY_CLIENT, Outcome.DENIED: Outcome.DELIVERED}
         numbers = group_numbers(decided, ["topic", "consumer_group", "outcome"])
         taken: defaultdict[str, dict[tuple[str, str], Int64s]] = defaultdict(dict)
         for number, (topic, group, outcome) in enumerate(numbers[0]):

@@ -13,7 +13,7 @@ from answers.explain import Explainer, Explanation, read
 from answers.facts import open_facts
 from answers.lag import lag as behind
 from filtering import sql92
-from filtering.explanation.decision import Outcome
+from filtering.delivery.block_schema import Outcome
 from jobs import explain as explain_job
 from jobs import ingest, lag, nightly, pulls, report
 from schemas.delta.warehouse import Warehouse

@@ -10,7 +10,7 @@ import pytest
 
 from answers.explain import Explainer, Explanation, read
 from answers.facts import open_facts
-from filtering.explanation.decision import Outcome
+from filtering.delivery.block_schema import Outcome
 from jobs import nightly
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import Message

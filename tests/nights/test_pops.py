@@ -24,7 +24,7 @@ import mqsieve
 from answers import warehouse as warehouse_door
 from answers.facts import open_facts
 from answers.report import pops_of
-from filtering.explanation.decision import Outcome
+from filtering.delivery.block_schema import Outcome
 from filtering.explanation.journey import JourneyStepKind
 from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.explanation.decision import Outcome, Stage
+from filtering.delivery.block_schema import Outcome
+from filtering.explanation.decision import Stage
 from tests.unit.broker import CASES
 from tests.unit.explanation.subscribed import decided, subscribed
 
