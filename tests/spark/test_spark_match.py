@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from mqsieve.spark import match
 from schemas.errors import UsageError
-from schemas.spark_match import match
 
 SUBSCRIPTIONS = {"cg_expensive": "price > 50.0", "cg_all": "price IS NOT NULL", "cg_without": "price IS NULL"}
 
