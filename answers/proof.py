@@ -19,10 +19,10 @@ from filtering.delivery.block_schema import Outcome
 from filtering.delivery.traced_deliveries import denied, proven
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
-from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
 from schemas.delta.table_rows import within
 from schemas.pops import TRACED
-from schemas.traced_deliveries import TRACE_COLUMNS, compared, keys, pairs, traceable, with_message
+from schemas.trace_comparison import TRACE_COLUMNS, compared, keys, traceable, with_message
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,6 @@ def _decided(
 ) -> tuple[pa.Table, pa.Table]:
     """Of some groups, by the runs from ``first`` on and before ``below``: deliveries, and what traces decided."""
     blocks = facts.rows(DELIVERY_BLOCKS, where=[within("run", first, below)])
-    stored = pairs(blocks, groups, [Outcome.DELIVERED, Outcome.DENIED])
+    stored = table_of_pairs(blocks, groups, [Outcome.DELIVERED, Outcome.DENIED])
     is_delivered, is_traced = pc.equal(stored["outcome"], Outcome.DELIVERED), pc.equal(stored["source"], TRACED)
     return stored.filter(is_delivered), stored.filter(is_traced)

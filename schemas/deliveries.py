@@ -137,6 +137,11 @@ def pairs_of(
             yield batch
 
 
+def table_of_pairs(blocks: pa.Table, groups: Collection[str], outcomes: Collection[str]) -> pa.Table:
+    """The rows of PAIRS of some groups with some outcomes."""
+    return pa.Table.from_batches(list(pairs_of(blocks, groups, outcomes)), PAIRS)
+
+
 def positions_of(match: Any, messages: int) -> NDArray[np.int64]:
     """Which messages of a block a MATCH holds, ascending."""
     if match["positions"].is_valid:

@@ -32,12 +32,11 @@ from jobs.night.past import BrokerState
 from jobs.night.tasks import LogRange
 from schemas.arrow_batches import codes, gathered, repeated, replaced
 from schemas.commitlog import COMMITLOG
-from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFileWriter
 from schemas.delta.table_rows import Key, Where, files_that_may_hold, filtered, group_numbers, least, one_of, within
 from schemas.pops import PLANNED, POP_RECORDS, POPS, RECORDED
 from schemas.tables import CONSUMEQUEUE
-from schemas.traced_deliveries import pairs
 
 OUTCOMES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DEAD)
 UNKNOWN_SUBSCRIPTION = 0
@@ -355,7 +354,7 @@ def add_planned_pops(planned: Mapping[GroupTopic, Sequence[Interval]], changes: 
     writer = DataFileWriter(POPS, changes.warehouse.log(POPS).storage)
     for file in files_that_may_hold(changes.files(DELIVERY_BLOCKS), tonight) if planned else ():
         blocks = changes.warehouse.rows(DELIVERY_BLOCKS, None, tonight, [file])
-        deliveries = pairs(blocks, {group for group, _ in planned}, OUTCOMES)
+        deliveries = table_of_pairs(blocks, {group for group, _ in planned}, OUTCOMES)
         popped = deliveries.filter(pa.array(_is_popped(deliveries, planned)))
         if len(popped):
             writer.write([POPS.batch(_planned_columns(popped, changes), len(popped))])

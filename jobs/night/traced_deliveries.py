@@ -38,12 +38,12 @@ from jobs.night.pops import recorded_blocks
 from schemas.arrow_batches import codes, replaced
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
-from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, positions_of
+from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, positions_of, table_of_pairs
 from schemas.delta.table_rows import group_numbers, one_of, sorted_by, within
 from schemas.pops import RECORDED, TRACED
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import filtered_to
-from schemas.traced_deliveries import TRACE_COLUMNS, compared, keys, pairs, traceable, with_message
+from schemas.trace_comparison import TRACE_COLUMNS, compared, keys, traceable, with_message
 
 OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED)
 _DECIDED_OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED, Outcome.DROPPED_BY_CLIENT)
@@ -122,7 +122,7 @@ class TracedDeliveries:
 
     def _decided(self, groups: Sequence[str], first_run: str) -> pa.Table:
         blocks = self._changes.rows(DELIVERY_BLOCKS, where=[within("run", first_run)])
-        return pairs(blocks, groups, _DECIDED_OUTCOMES)
+        return table_of_pairs(blocks, groups, _DECIDED_OUTCOMES)
 
     def _denied(self, rows: pa.Table, deliveries: pa.Table) -> pa.Table:
         """The deliveries that were uncertain, and that complete traces deny, as PAIRS."""

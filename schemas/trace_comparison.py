@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from filtering.delivery.entries import Int64s
 from filtering.delivery.traced_deliveries import Deliveries, Mask, Traces
 from schemas.arrow_batches import codes
-from schemas.deliveries import PAIRS, pairs_of
 from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.messages.stored_messages import read_messages
@@ -26,11 +25,6 @@ _PROPERTIES = _REGION, _TRACE_ON, _ID = "MSG_REGION", "TRACE_ON", "UNIQ_KEY"
 def with_message(rows: pa.Table) -> pa.Table:
     """The rows of consumptions that say of which group and message they are."""
     return rows.filter(pc.and_(pc.is_valid(rows["commitlog_offset"]), pc.is_valid(rows["consumer_group"])))
-
-
-def pairs(blocks: pa.Table, groups: Collection[str], outcomes: Collection[str]) -> pa.Table:
-    """The rows of PAIRS of some groups with some outcomes."""
-    return pa.Table.from_batches(list(pairs_of(blocks, groups, outcomes)), PAIRS)
 
 
 def keys(*parts: pa.Table) -> list[Int64s]:
