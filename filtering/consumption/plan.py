@@ -318,6 +318,11 @@ def _popped_groups(
     return groups
 
 
+def _after(as_of: int | None, begin: int) -> int:
+    """``begin``, or the first time after the last night, whose end is ``as_of`` (ms)."""
+    return begin if as_of is None else max(begin, as_of + 1)
+
+
 def _outside(changes: Iterable[UncertainChange], begin: int, end: int) -> list[UncertainChange]:
     """The changes of which no message was stored in [``begin``, ``end``) (ms), in which all is uncertain anyway."""
     return [change for change in changes if change.stored_to <= begin or end <= change.stored_from]
@@ -338,7 +343,7 @@ def _with_seeming(
         begin, end = disagreement.valid_from, FOREVER if disagreement.valid_to is None else disagreement.valid_to
         uncertain = _outside(uncertain, begin, end)
         if as_of is not None and disagreement.seen_at <= as_of:
-            begin = max(begin, as_of + 1)
+            begin = _after(as_of, begin)
         asked = [filters.at(row, row.valid_from) for row in disagreement.rows if filters.is_pulling(row)]
         if begin < end and len(asked) > 1:
             uncertain.append(undecided_between(asked, begin, end, disagreement.valid_from))
@@ -359,7 +364,7 @@ def _read_by_any(
         }
         subscribed.add((state.expression or "", state.expression_type or "", state.class_filter_mode))
         asked = {row.filter: row for row in rows if row.filter in subscribed and filters.is_pulling(row)}
-        begin = state.valid_from if as_of is None else max(state.valid_from, as_of + 1)
+        begin = _after(as_of, state.valid_from)
         end = FOREVER if state.valid_to is None else state.valid_to
         if begin < end and len(asked) > 1:
             client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
@@ -378,7 +383,7 @@ def _registered_only(
     """
     carried = {row.valid_from for row in rows}
     for row in registered:
-        begin = row.valid_from if as_of is None else max(row.valid_from, as_of + 1)
+        begin = _after(as_of, row.valid_from)
         end = FOREVER if row.valid_to is None else row.valid_to
         asked = state_at(rows, row.valid_from)
         if row.valid_from not in carried and asked is not None and begin < end:
@@ -414,7 +419,7 @@ def _not_watched(
 ) -> Iterator[UncertainChange]:
     """The messages of the night that may have met the subscription before a change, or the one after it."""
     for since, at in changes_seen:
-        begin = since if as_of is None else max(since, as_of + 1)
+        begin = _after(as_of, since)
         if begin >= at:
             continue
         after = next((row for row in rows if row.valid_from == at), None)

@@ -1,6 +1,6 @@
 """Subscription events: clients register, leave, or send a subscription with their pulls; operators set offsets.
 
-They are read from JSON lines, whose format is below, from RocketMQ's own consumerFilter.json, and from YAML lists (both
+They are read from JSON lines, from RocketMQ's own consumerFilter.json, and from YAML lists (both
 in :mod:`filtering.subscriptions.sources`).
 """
 
@@ -279,69 +279,16 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-# Subscription events as JSON lines: one event per line, in any order.
-#
-#     {"at": 1795237513466, "op": "register", "group": "cg_paid", "topic": "OrderEvents",
-#      "type": "SQL92", "expression": "price > 5", "sub_version": 1795237493517, "consume_from": "first"}
-#     {"at": 1795237514608, "op": "pull_subscription", …as register…}
-#     {"at": 1795237514608, "op": "pop_subscription", …as register…}
-#     {"at": 1795237522243, "op": "unregister", "group": "cg_paid", "topic": "OrderEvents"}
-#     {"at": 1795237530000, "op": "heartbeat", "group": "cg_paid", "client_id": "10.0.0.7@4711",
-#      "subscriptions": [{"topic": "OrderEvents", "type": "TAG", "expression": "paid", "sub_version": 7}]}
-#     {"at": 1795237540000, "op": "reset_offset", "group": "cg_paid", "topic": "OrderEvents",
-#      "queue_id": 2, "offset": 140}
-#     {"at": 1795237540000, "op": "reset_offset", "group": "cg_paid", "topic": "OrderEvents", "to": 1795237530000}
-#
-# ``client_id`` is the client that registers or unregisters, and may be absent. An unregister with it is of this
-# client, which leaves the group; one with ``topic`` is of the group, which leaves the topic; one without either is of
-# the group, which leaves all topics. What is sent with pulls counts for the whole group, whichever client sends it.
-#
-# A client stays until it unregisters. A broker also removes a client if its connection closes, or if it is silent for
-# channelExpiredTimeout, 120 s (ConsumerManager): add an unregister if that happened.
-#
-# A reset by time (``to`` in ms; ``timestamp`` in RocketMQ's ResetOffsetRequestHeader) is of all queues of the topic,
-# or with ``queue_id`` of one. It goes to the first message that was stored then or later.
-#
-# A missing ``type`` means TAG, a missing ``sub_version`` the time of the event, and a missing ``consume_from`` means
-# ``last``, as in RocketMQ's client; others are ``first``, and a time in ms or as an ISO time. ``"class_filter_mode":
-# true`` marks a subscription by filter class, which takes every message. ``"message_model": "broadcasting"`` marks a
-# client that broadcasts; without a ``client_id``, it is not replayed.
-#
-# ``protocol`` says how the client of a ``register`` or ``heartbeat`` consumes: grpc_simple, grpc_push and remoting_pop
-# pop, remoting pulls. From a ``pop_subscription`` on, the requests of a group that pops carry this subscription;
-# ``other_until`` is when they carried the former one for the last time, where that is known.
-#
-# What watched a broker (./spark-submit.sh record) may know a change only by the state before and after it: ``since``
-# is then the earliest time of the change. ``offsets`` of an unregister or a heartbeat are those that the group had
-# committed, by topic and queue id: it goes on there in the topics that it left. A line with ``"op": "not_watched"``
-# says that nobody watched from ``since`` to ``at``:
-#
-#     {"at": 1795237550000, "op": "unregister", "group": "cg_paid", "client_id": "10.0.0.7@4711",
-#      "since": 1795237540000, "offsets": {"OrderEvents": {"0": 120, "1": 97}}}
-#     {"at": 1795237590000, "op": "not_watched", "since": 1795237550000}
+# Subscription events as JSON lines: one event per line, in any order. docs/SUBSCRIPTIONS.md describes the fields.
 
 
 MISSPELT = 0.8
 """The similarity (difflib) of a name to a known one from which on it counts as misspelt."""
 _SUBSCRIPTION_FIELDS = ("topic", "type", "expression", "sub_version", "class_filter_mode")
 _FIELDS = (
-    "at",
-    "op",
-    "group",
-    *_SUBSCRIPTION_FIELDS,
-    "client_id",
-    "consume_from",
-    "subscriptions",
-    "queue_id",
-    "offset",
-    "to",
-    "timestamp",
-    "protocol",
-    "since",
-    "offsets",
-    "message_model",
-    "other_until",
-)
+    "at", "op", "group", *_SUBSCRIPTION_FIELDS, "client_id", "consume_from", "subscriptions", "queue_id", "offset",
+    "to", "timestamp", "protocol", "since", "offsets", "message_model", "other_until",
+)  # fmt: skip
 NOT_WATCHED = "not_watched"
 
 

@@ -73,29 +73,29 @@ class Changes:
 
     def delete_rows(self, table: Table, where: Where) -> None:
         """Removes the rows that match ``where``."""
-        columns = [condition.column for condition in where]
-        for file in self.files(table):
-            if len(self.warehouse.rows(table, columns, where, [file])):
-                rewritten = self._without_rows(table, where, file)
-                if self._is_of_earlier_runs(table, file):
-                    self.withdraw(table, where)
-                    self._rewritten.update(new.path for new in rewritten)
-                self.remove_files(table, [file])
-                self.add_files(table, rewritten)
+        if self._rewrite_without(table, where):
+            self.withdraw(table, where)
 
     def update_rows(self, table: Table, where: Where, batches: Sequence[pa.RecordBatch]) -> None:
         """Replaces the rows that match ``where`` by the same rows with other values: what became of them since."""
+        self._rewrite_without(table, where)
+        written = self._write(table, batches)
+        self._rewritten.update(file.path for file in written)
+        self.add_files(table, written)
+
+    def _rewrite_without(self, table: Table, where: Where) -> bool:
+        """Writes the files with rows that match ``where`` again without them. Whether earlier runs wrote any."""
         columns = [condition.column for condition in where]
+        is_any_earlier = False
         for file in self.files(table):
             if len(self.warehouse.rows(table, columns, where, [file])):
                 rewritten = self._without_rows(table, where, file)
                 if self._is_of_earlier_runs(table, file):
+                    is_any_earlier = True
                     self._rewritten.update(new.path for new in rewritten)
                 self.remove_files(table, [file])
                 self.add_files(table, rewritten)
-        written = self._write(table, batches)
-        self._rewritten.update(file.path for file in written)
-        self.add_files(table, written)
+        return is_any_earlier
 
     def _without_rows(self, table: Table, where: Where, file: StoredFile) -> list[DataFile]:
         """Writes a file again without the rows that match ``where``. A row group stays one."""
