@@ -7,7 +7,7 @@ Kirsch and Mitzenmacher, "Less Hashing, Same Performance" (2006).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -65,10 +65,6 @@ class BloomFilter:
             for position in self.bit_positions(key):
                 bits[position // 8] |= 1 << position % 8
         return bytes(bits)
-
-    def is_valid(self, positions: Sequence[int], bit_num: int) -> bool:
-        """Whether positions that another filter calculated can belong to this filter."""
-        return bit_num == self.m and len(positions) == self.k
 
 
 def is_hit(bit_map: bytes, positions: Iterable[int]) -> bool:

@@ -5,11 +5,10 @@ Sources: ConsumerFilterManager and its FilterDataMapByTopic, ConsumerFilterData.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from filtering.bloom_filter import BloomFilter
 from filtering.java import LONG_MAX
@@ -26,7 +25,7 @@ class ConsumerFilterData:
     """A filter in the broker's registry. Times are in milliseconds.
 
     ``dead_time`` is None if the group has not left since it registered. ``compiled`` is None if the broker refuses the
-    expression. Only data loaded from a file can have such an expression: the broker does not register it.
+    expression, as one of another version may do with what is in its file; it does not register such an expression.
     """
 
     consumer_group: str
@@ -44,40 +43,6 @@ class ConsumerFilterData:
     def is_dead(self) -> bool:
         return self.dead_time is not None and self.dead_time >= self.born_time
 
-    def to_json(self) -> dict[str, Any]:
-        """An entry of consumerFilter.json, its keys in RocketMQ's order."""
-        return {
-            "bloomFilterData": {"bitNum": self.bit_num, "bitPos": list(self.bit_pos)},
-            "bornTime": self.born_time,
-            "clientVersion": self.client_version,
-            "consumerGroup": self.consumer_group,
-            "dead": self.is_dead,
-            "deadTime": self.dead_time or 0,
-            "expression": self.expression,
-            "expressionType": self.expression_type,
-            "topic": self.topic,
-        }
-
-    @classmethod
-    def from_json(
-        cls, entry: Mapping[str, Any], expressions: Expressions, version: RocketMQVersion = NEWEST
-    ) -> ConsumerFilterData:
-        """The reverse of :meth:`to_json`. Raises KeyError, TypeError or ValueError for a missing or bad field."""
-        expression, expression_type = entry["expression"], entry["expressionType"]
-        compiled = compile_filter(expression_type, expression, expressions, version)
-        return cls(
-            consumer_group=entry["consumerGroup"],
-            topic=entry["topic"],
-            expression=expression,
-            expression_type=expression_type,
-            client_version=int(entry["clientVersion"]),
-            born_time=int(entry["bornTime"]),
-            dead_time=int(entry["deadTime"]) or None,
-            bit_pos=tuple(entry["bloomFilterData"]["bitPos"]),
-            bit_num=int(entry["bloomFilterData"]["bitNum"]),
-            compiled=compiled if isinstance(compiled, CompiledExpression) else None,
-        )
-
 
 def compile_filter(
     expression_type: str | None, expression: str | None, expressions: Expressions, version: RocketMQVersion = NEWEST
@@ -90,9 +55,6 @@ def compile_filter(
         return f"no filter of type {expression_type}; the broker knows TAG and SQL92"
     compiled = expressions.compile(expression or "", version)
     return compiled if isinstance(compiled, CompiledExpression) else str(compiled)
-
-
-_LOADED_DEAD_SINCE = 30_000
 
 
 class FilterState(TypedDict):
@@ -227,16 +189,11 @@ class ConsumerFilterManager:
             for _, data in sorted(self._by_topic[topic].items())
         ]
 
-    def clean(self, now: int) -> None:
-        """Removes filters that have been dead for the clean time span. The broker does so every 10 s, when it saves."""
-        for topic, groups in list(self._by_topic.items()):
-            for group in list(groups):
-                self.clean_topic(topic, group, now)
-            if not groups:
-                del self._by_topic[topic]
-
     def clean_topic(self, topic: str, group: str, now: int) -> None:
-        """Removes the filter of ``group`` on ``topic`` if it has been dead for the clean time span."""
+        """Removes the filter of ``group`` on ``topic`` if it has been dead for the clean time span.
+
+        The broker does so with all filters every 10 s, when it saves them.
+        """
         data = self.get(topic, group)
         cleaned_at = self.cleaned_at(data)
         if cleaned_at is not None and cleaned_at <= now:
@@ -248,45 +205,3 @@ class ConsumerFilterManager:
             return None
         cleaned_at = data.dead_time + self._clean_time_span
         return cleaned_at if cleaned_at <= LONG_MAX else None
-
-    def encode(self, now: int) -> str:
-        """The text of consumerFilter.json in RocketMQ's own form, after a :meth:`clean`."""
-        self.clean(now)
-        topics: dict[str, Any] = {
-            topic: {
-                "groupFilterData": {group: data.to_json() for group, data in sorted(groups.items())},
-                "topic": topic,
-            }
-            for topic, groups in sorted(self._by_topic.items())
-        }
-        return json.dumps({"filterDataByTopic": topics}, ensure_ascii=False, indent="\t", separators=(",", ":"))
-
-    def decode(self, text: str, now: int) -> bool:
-        """Replace all filters with those of a consumerFilter.json, as the broker does when it starts.
-
-        A filter that is alive in the file becomes dead: since 30 s ago, or since its birth if that is later. False if
-        the broker discards the file, because an entry belongs to another Bloom filter. Raises ValueError if ``text``
-        is not a consumerFilter.json.
-        """
-        try:
-            topics = json.loads(text)["filterDataByTopic"]
-            by_topic = {
-                topic: {
-                    group: ConsumerFilterData.from_json(entry, self._expressions, self._version)
-                    for group, entry in groups["groupFilterData"].items()
-                }
-                for topic, groups in topics.items()
-            }
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"not a consumerFilter.json of RocketMQ: {error!r}") from error
-        for groups in by_topic.values():
-            for group, data in groups.items():
-                if not self.bloom_filter.is_valid(data.bit_pos, data.bit_num):
-                    return False
-                if data.dead_time is None:
-                    groups[group] = replace(data, dead_time=max(now - _LOADED_DEAD_SINCE, data.born_time))
-        self._by_topic = by_topic
-        for topic, groups in by_topic.items():
-            for group in groups:
-                self._topics_of[group].add(topic)
-        return True
