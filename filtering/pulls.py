@@ -18,16 +18,11 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 class ResponseCode(Enum):
-    """org.apache.rocketmq.remoting.protocol.ResponseCode"""
+    """Why a pull is refused (org.apache.rocketmq.remoting.protocol.ResponseCode)."""
 
-    SUCCESS = 0
     SYSTEM_ERROR = 1
-    PULL_NOT_FOUND = 19
-    PULL_RETRY_IMMEDIATELY = 20
-    PULL_OFFSET_MOVED = 21
     SUBSCRIPTION_PARSE_FAILED = 23
     SUBSCRIPTION_NOT_EXIST = 24
-    SUBSCRIPTION_NOT_LATEST = 25
     FILTER_DATA_NOT_EXIST = 27
     FILTER_DATA_NOT_LATEST = 28
 
@@ -37,30 +32,30 @@ class ResponseCode(Enum):
         return f"{self.name}: enablePropertyFilter is off" if self is ResponseCode.SYSTEM_ERROR else self.name
 
 
-def pull_refusal(row: SubscriptionRow | None, sub_version: int, config: BrokerConfig) -> ResponseCode | None:
-    """Why the broker refuses the pull of a client whose subscription has ``sub_version``; None if it does not.
-
-    ``row`` is the subscription in force for the group and topic; None: it never had one. Of subscriptions sent with
-    the pull, the broker refuses tags that do not parse and empty expressions. It does not notice an SQL92 expression
-    that does not compile, and lets every message pass.
-    """
-    if row is None or not (row.registered or row.sent_with_pull):
-        return ResponseCode.SUBSCRIPTION_NOT_EXIST
-    return _refusal(row, sub_version, row.filter_version, config)
-
-
 def refusal(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
     """Why the broker would refuse the pulls of a subscription in force if its group consumed; None if it would not.
 
-    It compiles the subscription of a pop for this one request, and needs no switch for SQL92 (PopMessageProcessor).
+    Of subscriptions sent with the pull, the broker refuses tags that do not parse and empty expressions. It does not
+    notice an SQL92 expression that does not compile, and lets every message pass. It compiles the subscription of a pop
+    for this one request, and needs no switch for SQL92 (PopMessageProcessor).
     """
     if row.pops:
         return None if row.compile_error is None else ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    filter_version = row.filter_version
-    if not row.registered and not row.sent_with_pull and row.compile_error is None:
-        # When the group comes back, it registers again, and has filter data again if the expression compiles.
-        filter_version = row.sub_version
-    return _refusal(row, row.sub_version, filter_version, config)
+    if row.sent_with_pull:
+        if not row.expression and row.expression_type != TAG:  # FilterAPI.build; "" counts as tags elsewhere
+            return ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        if row.compile_error is not None and is_tag_type(row.expression_type):
+            return ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    elif not is_tag_type(row.expression_type):
+        # When a group that left comes back, it registers again, and has filter data again if the expression compiles.
+        comes_back = not row.registered and row.compile_error is None
+        filter_version = row.sub_version if comes_back else row.filter_version
+        if filter_version is None:
+            return ResponseCode.FILTER_DATA_NOT_EXIST
+        if filter_version < row.sub_version:
+            return ResponseCode.FILTER_DATA_NOT_LATEST
+    supported = is_tag_type(row.expression_type) or config.enable_property_filter
+    return None if supported else ResponseCode.SYSTEM_ERROR
 
 
 def refused(rows: Iterable[SubscriptionRow], config: BrokerConfig) -> Iterator[tuple[SubscriptionRow, ResponseCode]]:
@@ -74,30 +69,6 @@ def refused(rows: Iterable[SubscriptionRow], config: BrokerConfig) -> Iterator[t
 def is_pulling(row: SubscriptionRow, config: BrokerConfig) -> bool:
     """Whether the group is online and the broker accepts its pulls. A client whose pulls are refused tries again."""
     return row.is_consuming and refusal(row, config) is None
-
-
-def _refusal(
-    row: SubscriptionRow, sub_version: int, filter_version: int | None, config: BrokerConfig
-) -> ResponseCode | None:
-    if row.sent_with_pull:
-        if not row.expression and row.expression_type != TAG:  # FilterAPI.build; "" counts as tags elsewhere
-            return ResponseCode.SUBSCRIPTION_PARSE_FAILED
-        if row.compile_error is not None and is_tag_type(row.expression_type):
-            return ResponseCode.SUBSCRIPTION_PARSE_FAILED
-        return _unsupported(row, config)
-    if row.sub_version < sub_version:
-        return ResponseCode.SUBSCRIPTION_NOT_LATEST
-    if not is_tag_type(row.expression_type):
-        if filter_version is None:
-            return ResponseCode.FILTER_DATA_NOT_EXIST
-        if filter_version < sub_version:
-            return ResponseCode.FILTER_DATA_NOT_LATEST
-    return _unsupported(row, config)
-
-
-def _unsupported(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
-    supported = is_tag_type(row.expression_type) or config.enable_property_filter
-    return None if supported else ResponseCode.SYSTEM_ERROR
 
 
 # The pulls of a consumer that reads a queue: their results, and their cost to the broker.
@@ -116,18 +87,6 @@ class GetMessageStatus(Enum):
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-
-    def response_code(self, queue_offset: int) -> ResponseCode:
-        """The code of the response to a pull from ``queue_offset``."""
-        if self is GetMessageStatus.FOUND:
-            return ResponseCode.SUCCESS
-        if self is GetMessageStatus.NO_MATCHED_MESSAGE:
-            return ResponseCode.PULL_RETRY_IMMEDIATELY
-        if self is GetMessageStatus.OFFSET_OVERFLOW_ONE:
-            return ResponseCode.PULL_NOT_FOUND
-        if self is GetMessageStatus.NO_MESSAGE_IN_QUEUE and queue_offset == 0:
-            return ResponseCode.PULL_NOT_FOUND
-        return ResponseCode.PULL_OFFSET_MOVED
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from filtering.broker_config import BrokerConfig, read_properties
-from filtering.pulls import GetMessageStatus, Pull, Queue, ResponseCode, get_message, simulate_pulls
+from filtering.pulls import GetMessageStatus, Pull, Queue, get_message, simulate_pulls
 from tests.captures import UNDAMAGED, capture, rows
 from tests.unit.broker import cases
 
@@ -139,19 +139,3 @@ def test_the_bit_map_saves_reads() -> None:
         for queue in (with_bit_map, a_queue(1000, matching=10))
     ]
     assert saved == [100, 1000]
-
-
-@pytest.mark.parametrize(
-    ("status", "offset", "code"),
-    [
-        (GetMessageStatus.FOUND, 0, ResponseCode.SUCCESS),
-        (GetMessageStatus.NO_MATCHED_MESSAGE, 0, ResponseCode.PULL_RETRY_IMMEDIATELY),
-        (GetMessageStatus.OFFSET_OVERFLOW_ONE, 7, ResponseCode.PULL_NOT_FOUND),
-        (GetMessageStatus.OFFSET_OVERFLOW_BADLY, 7, ResponseCode.PULL_OFFSET_MOVED),
-        (GetMessageStatus.OFFSET_TOO_SMALL, 7, ResponseCode.PULL_OFFSET_MOVED),
-        (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, ResponseCode.PULL_NOT_FOUND),
-        (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 7, ResponseCode.PULL_OFFSET_MOVED),
-    ],
-)
-def test_the_codes_that_a_client_gets(status: GetMessageStatus, offset: int, code: ResponseCode) -> None:
-    assert status.response_code(offset) is code
