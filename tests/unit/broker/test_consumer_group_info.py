@@ -15,7 +15,6 @@ def test_heartbeats_change_the_subscriptions_as_in_the_broker() -> None:
     for sequence in cases("groupinfo"):
         group = ConsumerGroupInfo()
         for step in sequence["steps"]:
-            updated = group.update_subscription([as_subscription(row) for row in step["subs"]])
-            assert updated == step["updated"], (sequence["name"], step)
+            group.update_subscription([as_subscription(row) for row in step["subs"]])
             held = [group.subscriptions[topic] for topic in sorted(group.subscriptions)]
             assert held == [as_subscription(row) for row in step["table"]], (sequence["name"], step)
