@@ -29,6 +29,22 @@ if TYPE_CHECKING:
     from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
+# Parts of an answer, as HTML and as text: a label, which may be empty, and a text or a table.
+
+Table = tuple[Sequence[str], list[Sequence[str]], int]
+Part = tuple[str, str | Table]
+
+
+def _html(label: str, content: str | Table) -> str:
+    if isinstance(content, tuple):
+        return html_table(*content)
+    return f"<p>{escape(f'{label[0].upper()}{label[1:]}: {content}' if label else content)}</p>"
+
+
+def _text(label: str, content: str | Table) -> str:
+    return text_table(*content) if isinstance(content, tuple) else one_line(f"{label}: {content}" if label else content)
+
+
 # Explanations.
 
 
@@ -37,19 +53,8 @@ def explanation_html(explanation: Explanation) -> str:
     parts = [
         f"<p><b>{escape(explanation.message.name)}</b> {escape(explanation.message.place)} → "
         f"<b>{escape(explanation.consumer_group)}</b>: {explanation.outcome}</p>",
-        f"<p>{escape(explanation.decision.reason)}</p>",
+        *(_html(*part) for part in _explained(explanation)),
     ]
-    if explanation.start is not None and explanation.is_from_before:
-        parts.append(f"<p>Began: {escape(explanation.start.text)}</p>")
-    if explanation.filter_change is not None:
-        parts.append(f"<p>Filter: {escape(explanation.filter_change)}</p>")
-    if explanation.preview is not None:
-        parts.append(f"<p>Now: {explanation.preview.outcome}, {escape(explanation.preview.reason)}</p>")
-    if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
-        parts.append(html_table(*_leaves(explanation.trace)))
-    parts += [f"<p>Lint: {escape(finding)}</p>" for finding in explanation.findings]
-    if explanation.uncertain is not None:
-        parts.append(f"<p>Uncertain: {escape(explanation.uncertain)}</p>")
     if explanation.nearest_miss is not None:
         preposition, _, change = explanation.nearest_miss.would_match.partition(" ")
         parts.append(f"<p>Would match {preposition} <code>{escape(change)}</code></p>")
@@ -61,22 +66,11 @@ def explanation_html(explanation: Explanation) -> str:
 
 def explanation_text(explanation: Explanation) -> str:
     """The same as :func:`explanation_html`, line by line."""
-    message, preview = explanation.message, explanation.preview
+    message = explanation.message
     lines = [
         one_line(f"{message.name} {message.place} → {explanation.consumer_group}: {explanation.outcome}"),
-        one_line(explanation.decision.reason),
+        *(_text(*part) for part in _explained(explanation)),
     ]
-    if explanation.start is not None and explanation.is_from_before:
-        lines.append(one_line(f"began: {explanation.start.text}"))
-    if explanation.filter_change is not None:
-        lines.append(one_line(f"filter: {explanation.filter_change}"))
-    if preview is not None:
-        lines.append(one_line(f"now: {preview.outcome}, {preview.reason}"))
-    if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
-        lines.append(text_table(*_leaves(explanation.trace)))
-    lines += [one_line(f"lint: {finding}") for finding in explanation.findings]
-    if explanation.uncertain is not None:
-        lines.append(one_line(f"uncertain: {explanation.uncertain}"))
     if explanation.nearest_miss is not None:
         lines.append(one_line(f"would match {explanation.nearest_miss.would_match}"))
     if len(explanation.journey) > 1:
@@ -84,7 +78,23 @@ def explanation_text(explanation: Explanation) -> str:
     return "\n".join(lines)
 
 
-def _leaves(trace: ExpressionPart) -> tuple[Sequence[str], list[Sequence[str]], int]:
+def _explained(explanation: Explanation) -> Iterator[Part]:
+    """Why, what counted then and counts now, and what is suspicious or not certain."""
+    yield "", explanation.decision.reason
+    if explanation.start is not None and explanation.is_from_before:
+        yield "began", explanation.start.text
+    if explanation.filter_change is not None:
+        yield "filter", explanation.filter_change
+    if explanation.preview is not None:
+        yield "now", f"{explanation.preview.outcome}, {explanation.preview.reason}"
+    if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
+        yield "", _leaves(explanation.trace)
+    yield from (("lint", str(finding)) for finding in explanation.findings)
+    if explanation.uncertain is not None:
+        yield "uncertain", explanation.uncertain
+
+
+def _leaves(trace: ExpressionPart) -> Table:
     """The titles and rows of a table of the leaves, and the number of leaves that it does not show."""
     leaves = list(trace.leaves())
     rows = [
@@ -282,14 +292,7 @@ def what_if_html(change: WhatIf) -> str:
         html_table(("", "filter"), filters),
         html_table(("gained", "lost", "kept", "pending"), [counts]),
     ]
-    if not change.stored:
-        parts.append(f"<p>{NOTHING_TO_COMPARE}</p>")
-    if change.is_popping:
-        parts.append(f"<p>{escape(NOT_KNOWN_OF_POPS)}</p>")
-    if change.deliveries_differ:
-        parts.append(f"<p>Against the filter in force, as if it had always been: {_by_change(change)}</p>")
-    if change.relation is not None:
-        parts.append(f"<p>The new filter against the old one: {escape(change.relation.kind.value)}</p>")
+    parts += [_html(*part) for part in _compared(change)]
     parts.append(html_list("Findings", [f"{each.severity}: {each.text}" for each in change.findings]))
     parts += [_side("Gained", change.gained), _side("Lost", change.lost)]
     return "".join(parts)
@@ -305,20 +308,22 @@ def what_if_text(change: WhatIf) -> str:
         f"in force: {_filter(change.old)}",
         f"instead: {_filter(None if change.ends else change.new)}",
     ]
-    if not change.stored:
-        lines.append(NOTHING_TO_COMPARE)
-    if change.is_popping:
-        lines.append(NOT_KNOWN_OF_POPS)
-    if change.deliveries_differ:
-        lines.append(f"against the filter in force, as if it had always been: {_by_change(change)}")
-    if change.relation is not None:
-        lines.append(f"the new filter against the old one: {change.relation.kind.value}")
+    lines += [_text(*part) for part in _compared(change)]
     lines += [f"{each.severity}: {each.text}" for each in change.findings]
     return "\n".join(map(one_line, lines))
 
 
-def _by_change(change: WhatIf) -> str:
-    return f"{change.gained_by_change:,} gained, {change.lost_by_change:,} lost"
+def _compared(change: WhatIf) -> Iterator[Part]:
+    """What cannot be compared, and how the new filter compares with the old one."""
+    if not change.stored:
+        yield "", NOTHING_TO_COMPARE
+    if change.is_popping:
+        yield "", NOT_KNOWN_OF_POPS
+    if change.deliveries_differ:
+        by_change = f"{change.gained_by_change:,} gained, {change.lost_by_change:,} lost"
+        yield "against the filter in force, as if it had always been", by_change
+    if change.relation is not None:
+        yield "the new filter against the old one", change.relation.kind.value
 
 
 def _filter(row: SubscriptionRow | None) -> str:
