@@ -163,7 +163,7 @@ class BrokerFacts:
 
     def rows(self, table: Table, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:
         """The broker's rows of a table."""
-        return self.warehouse.rows(table, columns, where, self.warehouse.files(table, self.name))
+        return self.warehouse.rows_of(self.name, table, columns, where)
 
     def sums(
         self, table: Table, by: Sequence[str], columns: Sequence[str], runs: Sequence[str] | None = None

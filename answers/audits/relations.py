@@ -667,7 +667,7 @@ def _stored_total(scope: Scope, total: dict[str, Any]) -> dict[str, Any]:
 
 def _rows_of_queue(scope: Scope, table: Table, columns: list[str], queue: dict[str, Any]) -> pa.Table:
     where = [one_of(name, [queue[name]]) for name in ("topic", "queue_id")]
-    return scope.warehouse.rows(table, columns, where, scope.warehouse.files(table, queue["broker_name"]))
+    return scope.warehouse.rows_of(queue["broker_name"], table, columns, where)
 
 
 # Parts of the log.

@@ -37,8 +37,7 @@ from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes
 from schemas.commitlog import COMMITLOG
-from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, greatest, sorted_by, tuples, within
+from schemas.delta.table_rows import greatest, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import (
@@ -176,14 +175,14 @@ def read_state(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> BrokerSt
     if not entries:
         return BrokerState(())
     name = entries[0].broker_name
-    rows = _rows(warehouse, CURRENT_OFFSETS, name)
+    rows = warehouse.rows_of(name, CURRENT_OFFSETS)
     queues = _queues(rows, "queue_end")
     offsets = rows.filter(pc.is_valid(rows["consumer_group"]))
     return BrokerState(
         entries,
         _topic_offsets(offsets, queues),
         read_events(warehouse, name),
-        lambda: _rows(warehouse, QUEUE_PROGRESS, name),
+        lambda: warehouse.rows_of(name, QUEUE_PROGRESS),
     )
 
 
@@ -191,8 +190,8 @@ def read_state_before(warehouse: Warehouse, entries: Sequence[LedgerEntry], run:
     """The state before a run of a broker, from the history of offsets."""
     name = entries[0].broker_name
     earlier = [within("run", below=run)]
-    progress = _rows(warehouse, QUEUE_PROGRESS, name, earlier)
-    offsets = _rows(warehouse, CONSUMER_OFFSETS, name, earlier)
+    progress = warehouse.rows_of(name, QUEUE_PROGRESS, where=earlier)
+    offsets = warehouse.rows_of(name, CONSUMER_OFFSETS, where=earlier)
     return BrokerState(
         [entry for entry in entries if entry.run < run],
         _topic_offsets(offsets, _queues(progress, "to_offset")),
@@ -213,11 +212,6 @@ def _queues(rows: pa.Table, column: str) -> dict[str, TopicOffsets]:
     for (topic, queue_id), end in greatest(rows, by_queue, column).items():
         by_topic[topic][0][queue_id], by_topic[topic][1][queue_id] = end, begins[topic, queue_id]
     return {topic: TopicOffsets.empty(ends, (), values) for topic, (ends, values) in by_topic.items()}
-
-
-def _rows(warehouse: Warehouse, table: Table, broker_name: str, where: Where = ()) -> pa.Table:
-    files = warehouse.files(table, broker_name)
-    return warehouse.rows(table, where=where, files=files)
 
 
 def _restarts(progress: pa.Table) -> Iterator[tuple[str, QueueRestart]]:

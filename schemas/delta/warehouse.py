@@ -273,6 +273,12 @@ class Warehouse:
         candidates = files_that_may_hold(log.files if files is None else files, where)
         return read_rows(table, log.storage, [file.path for file in candidates], columns, where)
 
+    def rows_of(
+        self, broker_name: str, table: Table, columns: Sequence[str] | None = None, where: Where = ()
+    ) -> pa.Table:
+        """The rows of a broker, read like :meth:`rows`."""
+        return self.rows(table, columns, where, self.files(table, broker_name))
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Locks the warehouse for one run, which sees the tables as the run before it left them.
