@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -165,14 +165,18 @@ class BrokerFacts:
         """The broker's rows of a table."""
         return self.warehouse.rows_of(self.name, table, columns, where)
 
+    def row_groups(self, table: Table, columns: Sequence[str] | None = None, where: Where = ()) -> Iterator[pa.Table]:
+        """The broker's rows of a table in parts, of which only one need be in memory."""
+        storage, files = self.warehouse.log(table).storage, self.warehouse.files(table, self.name)
+        for file in files_that_may_hold(files, where):
+            yield from row_groups(table, storage, file.path, columns, where)
+
     def sums(
         self, table: Table, by: Sequence[str], columns: Sequence[str], runs: Sequence[str] | None = None
     ) -> dict[Key, dict[str, int]]:
         """By the values of ``by``, the sums of some integer columns. ``runs``: only of rows that these runs added."""
-        storage, where = self.warehouse.log(table).storage, [] if runs is None else [one_of("run", runs)]
-        files = files_that_may_hold(self.warehouse.files(table, self.name), where)
-        parts = (part for file in files for part in row_groups(table, storage, file.path, [*by, *columns], where))
-        return sums_of_parts(parts, by, columns)
+        where = [] if runs is None else [one_of("run", runs)]
+        return sums_of_parts(self.row_groups(table, [*by, *columns], where), by, columns)
 
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:

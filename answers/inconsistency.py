@@ -46,7 +46,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
-from schemas.delta.table_rows import files_that_may_hold, one_of, row_groups, sorted_by, tuples, within
+from schemas.delta.table_rows import one_of, sorted_by, tuples, within
 from schemas.messages.stored_messages import scan_entries
 from schemas.run_ledger import LedgerEntry
 from schemas.spark_tasks import Session
@@ -404,11 +404,8 @@ def _dropped(
 
 def _pairs(facts: BrokerFacts, key: GroupTopic, outcome: Outcome) -> Iterator[pa.RecordBatch]:
     """The deliveries of a group on a topic with an outcome, as PAIRS."""
-    storage, where = facts.warehouse.log(DELIVERY_BLOCKS).storage, [one_of("topic", [key[1]])]
-    names = DELIVERY_BLOCKS.file_schema.names
-    for file in files_that_may_hold(facts.warehouse.files(DELIVERY_BLOCKS, facts.name), where):
-        for blocks in row_groups(DELIVERY_BLOCKS, storage, file.path, names, where):
-            yield from pairs_of(blocks, [key[0]], [outcome])
+    for blocks in facts.row_groups(DELIVERY_BLOCKS, where=[one_of("topic", [key[1]])]):
+        yield from pairs_of(blocks, [key[0]], [outcome])
 
 
 def _messages(facts: BrokerFacts, topic: str, pairs: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
