@@ -196,7 +196,6 @@ class BrokerFacts:
 
     @cached_property
     def history(self) -> list[SubscriptionRow]:
-        """The history of subscriptions."""
         return self.history_after(self.events)
 
     def history_after(self, events: Iterable[SubscriptionEvent]) -> list[SubscriptionRow]:

@@ -152,7 +152,6 @@ class _MissedOfTopic:
                 reasons.add(same, explanation, replace(explanation, decision=decision).summary)
 
     def _firsts(self, entries: pa.Table, parts: Sequence[_Numbers]) -> list[StoredMessage]:
-        """The first message of each part."""
         return self._read(entries, np.array([rows[0] for rows in parts], np.int64))
 
     def _read(self, entries: pa.Table, rows: _Numbers) -> list[StoredMessage]:

@@ -162,6 +162,11 @@ class SummarizedNight:
         return self.report.broker.name
 
     @property
+    def counts(self) -> Counts:
+        """The sums of the counts of all groups; zeros if nothing was new."""
+        return total(group.counts for group in self.summary.groups if self.report.entry is not None)
+
+    @property
     def lines(self) -> list[str]:
         """What needs attention, the worst first, where new groups began, and what else looks wrong."""
         summary = self.summary
@@ -405,7 +410,7 @@ def print_brokers(runner: NightRunner, nights: Sequence[SummarizedNight]) -> Non
 
 def _print_counts(nights: Sequence[SummarizedNight]) -> None:
     """A line for each night: the messages that it added, and the sums of the counts of its groups."""
-    sums = [_sums(night) for night in nights]
+    sums = [night.counts for night in nights]
     columns = shown_columns(sums)
     rows = [
         [
@@ -419,11 +424,6 @@ def _print_counts(nights: Sequence[SummarizedNight]) -> None:
     print()
     print_table(("broker", "messages", *columns.values()), rows)
     print()
-
-
-def _sums(night: SummarizedNight) -> Counts:
-    """The sums of the counts of all groups; zeros if nothing was new."""
-    return total(group.counts for group in night.summary.groups if night.report.entry is not None)
 
 
 def _delivered_before(night: SummarizedNight) -> int | None:

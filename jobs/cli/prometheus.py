@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from answers.facts import open_facts
 from answers.lag import Lag, lag
-from answers.report import CONDITIONS, total
+from answers.report import CONDITIONS
 from jobs.cli.json_lines import output_file
 from schemas.commitlog import COMMITLOG
 from schemas.errors import printable
@@ -76,8 +76,7 @@ def night_metrics(runner: NightRunner, nights: Iterable[SummarizedNight]) -> Ite
 
 def _values(runner: NightRunner, night: SummarizedNight) -> dict[str, float]:
     """The values of NIGHT. Of a night without anything new, the counts are 0."""
-    rows = night.report.rows
-    counts = total(group.counts for group in night.summary.groups if night.report.entry is not None)
+    rows, counts = night.report.rows, night.counts
     filtered_to = (runner.last[night.broker].as_of or 0) / 1000
     seconds = round(time.time(), 3), filtered_to, round(night.report.seconds, 3)
     rows_of = rows.get(COMMITLOG.name, 0), counts["delivered"], counts["uncertain"], rows.get(QUARANTINE.name, 0)

@@ -53,7 +53,6 @@ from schemas.tables import CONSUMER_OFFSETS, COUNTS, CURRENT_OFFSETS, DELIVERY_S
 
 
 def current_offset_rows(topics: Mapping[str, TopicOffsets], run: str) -> list[pa.RecordBatch]:
-    """The offsets as rows of current_offsets, topic by topic."""
     return [_current_offset_rows(topic, offsets, run) for topic, offsets in topics.items()]
 
 

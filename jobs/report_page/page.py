@@ -576,7 +576,6 @@ def _night_names(report: Report, nights: Sequence[ReportedNight]) -> list[str]:
 
 
 def _part(report: Report, limits: Limits, at: str = "") -> BrokerPart:
-    """The part of one broker."""
     shown = report.groups[: limits.groups]
     nights = report.nights[-limits.nights :]
     night, compared = report.night, report.compared

@@ -238,7 +238,6 @@ class Warehouse:
         return " ".join([PROGRAM, job, *filter(None, options), option("warehouse", self.location)])
 
     def log(self, table: Table) -> DeltaLog:
-        """The Delta log of a table."""
         if table.name not in self._logs:
             self._logs[table.name] = DeltaLog(table, self.storage.child(table.name))
         return self._logs[table.name]

@@ -281,7 +281,6 @@ class Records:
         return starts, self.at("body") + RECONSUME_TIMES - starts
 
     def first(self, count: int) -> Records:
-        """The first ``count`` records."""
         return Records(self.offset, self.log, self.layout[:, :count])
 
     def last(self) -> Records:
