@@ -182,12 +182,8 @@ class BroadcastNight:
             message_filter, row.valid_from, stored_from, stored_to, at, self._offsets, kind=kind, reason=reason
         )
         windows.append(window)
-        self.uncertain_changes.append(
-            UncertainChange(
-                *window.key, FALSE, message_filter.delivered, stored_from, stored_to, changed_at=row.valid_from,
-                offsets=self._offsets, reason=OWN_OFFSETS,
-            )
-        )  # fmt: skip
+        uncertain = UncertainChange.in_window(window, FALSE, message_filter.delivered, OWN_OFFSETS)
+        self.uncertain_changes.append(uncertain)
 
 
 def _end(valid_to: int | None) -> int:

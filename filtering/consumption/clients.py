@@ -231,12 +231,9 @@ def by_client(window: PullWindow, clients: ClientTags) -> Iterator[PullWindow]:
 def undecided(window: PullWindow, clients: ClientTags, begins: Mapping[int, int] = NOTHING) -> UncertainChange:
     """The messages of a window that only some of the clients keep, from offsets in ``begins`` on, by queue id."""
     returned = window.message_filter.tags, window.message_filter.expression
-    return UncertainChange(
-        *window.key, And((*returned, clients.passed_by_all)), And((*returned, clients.passed_by_some)),
-        window.stored_from, window.stored_to, changed_at=window.subscription_from,
-        offsets=window.offsets or {queue_id: (begin, NO_END) for queue_id, begin in begins.items()},
-        only_listed=window.only_listed, physical_ranges=window.physical_ranges, reason=NOT_KNOWN,
-    )  # fmt: skip
+    offsets = window.offsets or {queue_id: (begin, NO_END) for queue_id, begin in begins.items()}
+    by_all, by_some = (And((*returned, passed)) for passed in (clients.passed_by_all, clients.passed_by_some))
+    return UncertainChange.in_window(replace(window, offsets=offsets), by_all, by_some, NOT_KNOWN)
 
 
 def unread(window: PullWindow, clients: ClientTags) -> Iterator[tuple[int, PullWindow]]:

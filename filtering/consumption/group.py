@@ -357,13 +357,7 @@ def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> Uncert
     """
     matches = window.message_filter.delivered
     after = FALSE if changed is None else changed.delivered
-    if matches == after:
-        return None
-    return UncertainChange(
-        *window.key, matches, after, window.stored_from, window.stored_to, changed_at=window.subscription_from,
-        offsets=window.offsets, only_listed=window.only_listed, physical_ranges=window.physical_ranges,
-        reason=RESET_BY_CLIENTS,
-    )  # fmt: skip
+    return None if matches == after else UncertainChange.in_window(window, matches, after, RESET_BY_CLIENTS)
 
 
 def undecided_between(

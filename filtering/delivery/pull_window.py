@@ -171,6 +171,14 @@ class UncertainChange:
     reason: str = HELD_PULL
     mode: ConsumeMode = ConsumeMode.PULL
 
+    @classmethod
+    def in_window(cls, window: PullWindow, before: Predicate, after: Predicate, reason: str) -> UncertainChange:
+        """The messages of a window of which it is not known which of two filters they met."""
+        return cls(
+            *window.key, before, after, window.stored_from, window.stored_to, FALSE, window.subscription_from,
+            window.offsets, window.only_listed, window.physical_ranges, reason,
+        )  # fmt: skip
+
 
 # Which filters set bits in the filter bit maps, and when.
 #
