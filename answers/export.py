@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from answers.facts import check_known_topic, open_brokers
+from filtering.delivery.entries import positions_in
 from schemas import commitlog, deliveries
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS, pairs_of
@@ -215,9 +216,8 @@ class MessageColumns:
         at, parts, before = np.full(len(offsets), -1, np.int64), [self._empty()], 0
         for file in files_that_may_hold(files, [span]):
             known, values = self._read(file.path)
-            place = np.minimum(np.searchsorted(known, offsets), len(known) - 1)
-            is_here = known[place] == offsets
-            at[is_here] = before + place[is_here]
+            place = positions_in(known, offsets)
+            at = np.where(place < 0, at, before + place)
             parts.append(values)
             before += len(known)
         return pa.concat_tables(parts).take(pa.array(at, mask=at < 0))

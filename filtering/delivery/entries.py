@@ -44,11 +44,17 @@ def has_entry(sys_flag: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
 def among(values: Int64s, ascending: Int64s) -> npt.NDArray[np.bool_]:
     """Whether each value is in ``ascending``."""
-    if not len(ascending):
-        return np.zeros(len(values), bool)
-    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    is_among: npt.NDArray[np.bool_] = ascending[at] == values
+    is_among: npt.NDArray[np.bool_] = positions_in(ascending, values) >= 0
     return is_among
+
+
+def positions_in(ascending: Int64s, values: Int64s) -> Int64s:
+    """The position of each value in ``ascending``; -1 if it is not there."""
+    if not len(ascending):
+        return np.full(len(values), -1, np.int64)
+    at: Int64s = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    at[ascending[at] != values] = -1
+    return at
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from filtering.delivery.entries import Int64s
+from filtering.delivery.entries import Int64s, positions_in
 from filtering.pops.handed_out import nth
 
 LATEST_TRACE = 6_000
@@ -56,8 +56,7 @@ class Deliveries:
 def proven(deliveries: Deliveries, traces: Traces) -> Mask:
     """Which deliveries have a trace: as many of those of one message, after offset resets, as it has traces."""
     distinct, counts = np.unique(traces.key, return_counts=True)
-    at = np.searchsorted(distinct, deliveries.key)
-    count = np.where(np.append(distinct, -1)[at] == deliveries.key, np.append(counts, 0)[at], 0)
+    count = np.append(counts, 0)[positions_in(distinct, deliveries.key)]
     order = np.argsort(deliveries.available_at, kind="stable")
     is_proven = np.empty(len(deliveries.key), bool)
     is_proven[order] = nth(deliveries.key[order]) < count[order]

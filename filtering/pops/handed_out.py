@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from filtering.delivery.entries import positions_in
+
 Int64s = NDArray[np.int64]
 NONE = -1
 """Instead of a time, an offset, a position or another number that is not there."""
@@ -118,11 +120,8 @@ def matching(keys: Sequence[Int64s], wanted: Sequence[Int64s]) -> Int64s:
     place = np.append(nth(numbers[:count]), nth(numbers[count:]))
     pairs = numbers * (place.max(initial=0) + 1) + place
     order = np.argsort(pairs[:count])
-    rows = np.full(len(numbers) - count, NONE, np.int64)
-    if count:
-        at = np.minimum(np.searchsorted(pairs[:count][order], pairs[count:]), count - 1)
-        is_found = pairs[:count][order][at] == pairs[count:]
-        rows[is_found] = order[at[is_found]]
+    at = positions_in(pairs[:count][order], pairs[count:])
+    rows: Int64s = np.append(order, NONE)[at]
     return rows
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
-from filtering.delivery.entries import Int64s, has_entry
+from filtering.delivery.entries import Int64s, has_entry, positions_in
 from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
 from filtering.pops.modes import Interval, PopGroups
 from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
@@ -189,7 +189,7 @@ class NightPops:
         where = [within("commitlog_offset", int(offsets.min()), int(offsets.max()) + 1)] if len(offsets) else []
         where.append(one_of("commitlog_offset", offsets.tolist()))
         popped = _in_order_of_the_log(self._changes.rows(COMMITLOG, _COPY, where) if len(retried) else _NO_COPIES)
-        popped = popped.take(_optional(_positions(popped["commitlog_offset"].to_numpy(), offsets)))
+        popped = popped.take(_optional(positions_in(popped["commitlog_offset"].to_numpy(), offsets)))
         text = codes(retried["uniq_key"], popped["uniq_key"])
         redelivery_at = matching(
             (
@@ -218,7 +218,7 @@ class NightPops:
         pops = pops.filter(pc.and_not(pc.is_valid(pops["commitlog_offset"]), is_for_nobody))
         if not len(pops):
             return NO_POPS
-        at = _positions(messages["commitlog_offset"].to_numpy(), pops["commitlog_offset"].to_numpy())
+        at = positions_in(messages["commitlog_offset"].to_numpy(), pops["commitlog_offset"].to_numpy())
         subscription_from, outcome, is_uncertain = self._outcomes(pops, messages["tags"].take(pa.array(at)))
         stored = messages["store_timestamp"].to_numpy()[at]
         writer = DataFileWriter(DELIVERY_BLOCKS, self._changes.warehouse.log(DELIVERY_BLOCKS).storage)
@@ -380,7 +380,7 @@ def _planned_columns(popped: pa.Table, changes: Changes) -> dict[str, pa.Array]:
         within("commitlog_offset", int(offsets.min()), int(offsets.max()) + 1),
     ]
     messages = _in_order_of_the_log(changes.rows(COMMITLOG, ["commitlog_offset", "reconsume_times"], where))
-    at = _optional(_positions(messages["commitlog_offset"].to_numpy(), offsets))
+    at = _optional(positions_in(messages["commitlog_offset"].to_numpy(), offsets))
     attempt = pc.add(messages["reconsume_times"].take(at), pa.scalar(1, pa.int32()))
     same = ("consumer_group", "topic", "queue_id", "queue_offset", "commitlog_offset")
     return {name: popped[name].combine_chunks() for name in same} | {
@@ -458,12 +458,3 @@ def _numbered(parts: Sequence[pa.Table], names: Iterable[str]) -> Int64s:
 def _optional(values: Int64s) -> pa.Int64Array:
     """Numbers that are null instead of NONE."""
     return pa.array(values, mask=values == NONE)
-
-
-def _positions(ascending: Int64s, wanted: Int64s) -> Int64s:
-    """The position of each value in ``ascending``; NONE if it is not there."""
-    if not len(ascending):
-        return np.full(len(wanted), NONE, np.int64)
-    at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
-    positions: Int64s = np.where(ascending[at] == wanted, at, NONE)
-    return positions

@@ -32,7 +32,7 @@ from filtering.consumption.offsets import (
     TopicOffsets,
 )
 from filtering.delivery import topic_filters
-from filtering.delivery.entries import Int64s
+from filtering.delivery.entries import Int64s, positions_in
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.topic_filters import count_uncertain
 from filtering.pops.record import subscribed_topic
@@ -321,9 +321,8 @@ def _note_committed(offsets: TopicOffsets, committed: Mapping[str, Offsets]) -> 
     rows = np.repeat([row for row, _ in known], sizes)
     queue_ids = np.fromiter(chain.from_iterable(group_offsets for _, group_offsets in known), np.int64, count)
     values = np.fromiter(chain.from_iterable(group_offsets.values() for _, group_offsets in known), np.int64, count)
-    ids = np.array(offsets.queue_ids, np.int64)
-    columns = np.minimum(np.searchsorted(ids, queue_ids), len(ids) - 1)
-    has_queue = ids[columns] == queue_ids
+    columns = positions_in(np.array(offsets.queue_ids, np.int64), queue_ids)
+    has_queue = columns >= 0
     offsets.committed[rows[has_queue], columns[has_queue]] = values[has_queue]
 
 
