@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
 from filtering.delivery.traced_deliveries import Deliveries, Mask, Traces
+from filtering.pops.handed_out import numbered
 from schemas.arrow_batches import codes
 from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import files_that_may_hold, within
@@ -38,11 +39,11 @@ def keys(*parts: pa.Table) -> list[Int64s]:
 def compared(rows: pa.Table, deliveries: pa.Table, as_of: int) -> tuple[Traces, Deliveries]:
     """Rows of consumptions and of PAIRS, as numbers. ``as_of`` (ms): instead of the time of a call without one."""
     traced_keys, delivery_keys = keys(rows, deliveries)
-    queues = [codes(deliveries[name]) for name in ("consumer_group", "topic")]
-    _, queue = np.unique(np.stack([*queues, deliveries["queue_id"].to_numpy()]), axis=1, return_inverse=True)
+    names = [codes(deliveries[name]) for name in ("consumer_group", "topic")]
+    queue = numbered([*names, deliveries["queue_id"].to_numpy()])
     traces = Traces(traced_keys, codes(rows["client_process"]), rows["consumed_at"].fill_null(as_of).to_numpy())
     offsets, available_at = (deliveries[name].to_numpy() for name in ("queue_offset", "available_at"))
-    return traces, Deliveries(delivery_keys, queue.reshape(-1), offsets, available_at)
+    return traces, Deliveries(delivery_keys, queue, offsets, available_at)
 
 
 def traceable(

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
 from filtering.explanation.journey import group_of_topic, is_copy
-from filtering.pops.handed_out import NONE, matching, nth
+from filtering.pops.handed_out import NONE, matching, nth, numbered
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, SEPARATOR, namespace_of
 from filtering.time_spans import DAY
@@ -226,8 +226,8 @@ def _rank_of_topic(topic: str) -> int:
 def _turns(rows: pa.Table, ids: Int64s) -> Int64s:
     """The number of each row among those of the same group, id and count of deliveries, by time."""
     groups, retry_times = (codes(rows[name]) for name in ("consumer_group", "retry_times"))
-    _, keys = np.unique(np.stack([ids, groups, retry_times]), axis=1, return_inverse=True)
+    keys = numbered([ids, groups, retry_times])
     order = np.argsort(rows["consumed_at"].fill_null(0).to_numpy(), kind="stable")
     turns = np.empty(len(rows), np.int64)
-    turns[order] = nth(keys.reshape(-1)[order])
+    turns[order] = nth(keys[order])
     return turns
