@@ -63,7 +63,7 @@ GroupQueue = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
-class BrokerState:
+class NewerState:
     """The state of a broker after the last night: of a newer consumerOffset.json, or of the broker that runs.
 
     ``committed``: queue offsets by group and topic, then by queue id. ``at``: ms; None: unknown. Only of a broker that
@@ -87,7 +87,7 @@ class BrokerFacts:
     warehouse: Warehouse
     entries: Sequence[LedgerEntry]
     expressions: Expressions = field(default_factory=Expressions)
-    newer: BrokerState | None = None
+    newer: NewerState | None = None
 
     @property
     def last(self) -> LedgerEntry:
@@ -390,7 +390,7 @@ def with_present_state(facts: BrokerFacts, broker: LiveBroker) -> BrokerFacts:
     for name in sorted({row.consumer_group for row in facts.in_force if row.is_consuming} - online.keys()):
         events.append(SubscriptionEvent(at, Operation.UNREGISTER, name, committed=offsets_of[name]))
     events = [replace(event, at=at) for event in events]
-    return replace(facts, newer=BrokerState(committed, at, ends, events))
+    return replace(facts, newer=NewerState(committed, at, ends, events))
 
 
 def _topics(facts: BrokerFacts, online: Iterable[WatchedGroup]) -> list[str]:

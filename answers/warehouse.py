@@ -26,7 +26,7 @@ from typing import TypeVar
 from answers.advise import TopicAdvice, advice
 from answers.explain import Explanation, Why, only_broker_with, why_at, why_on_brokers
 from answers.export import Selection
-from answers.facts import BrokerFacts, BrokerState, check_only_broker, open_brokers, open_facts
+from answers.facts import BrokerFacts, NewerState, check_only_broker, open_brokers, open_facts
 from answers.lag import lag_of_brokers
 from answers.lint import findings, findings_of_brokers
 from answers.rendering import Shown
@@ -85,7 +85,7 @@ class OpenWarehouse(Shown):
         place = (topic, queue_id, queue_offset)
         return self._explanations([why_at(only_broker_with(self.brokers, *place) or self.facts, *place, group)])
 
-    def lag(self, group: str | None = None, topic: str | None = None, newer: BrokerState | None = None) -> Lags:
+    def lag(self, group: str | None = None, topic: str | None = None, newer: NewerState | None = None) -> Lags:
         """How far groups are behind, a row for each queue. ``newer``: the state of the only broker after its night."""
         brokers = self.brokers if newer is None else [replace(self.facts, newer=newer)]
         lags = lag_of_brokers(brokers, None if group is None else [group], None if topic is None else [topic])

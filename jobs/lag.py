@@ -54,7 +54,7 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
-    from answers.facts import BrokerState
+    from answers.facts import NewerState
     from answers.lag import count_subscriptions, lag_of_brokers, why_without_rows
     from jobs.cli.json_lines import print_data, print_json
     from jobs.cli.prometheus import lag_metrics
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
     if args.offsets is not None:
         if several:
             raise UsageError("--offsets has the offsets of one broker: say which (--broker NAME)")
-        newer = BrokerState(*parse_consumer_offsets(args.offsets.read_bytes(), str(args.offsets)))
+        newer = NewerState(*parse_consumer_offsets(args.offsets.read_bytes(), str(args.offsets)))
         brokers = [replace(brokers[0], newer=newer)]
     is_summary = not (args.json or args.prometheus or args.group)
     answers = lag_of_brokers(brokers, args.group, args.topic, only_behind=is_summary)

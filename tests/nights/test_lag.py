@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from answers import warehouse as door
-from answers.facts import BrokerFacts, BrokerState, open_facts
+from answers.facts import BrokerFacts, NewerState, open_facts
 from answers.lag import FIELDS, lag
 from jobs import lag as lag_job
 from jobs import nightly
@@ -114,7 +114,7 @@ def two_groups(folder: Path) -> list[str]:
 
 def test_the_broker_counts_what_passes_its_first_filter(tmp_path: Path) -> None:
     nightly.main(two_groups(tmp_path))
-    newer = BrokerState({("cg_tag", "T"): {0: 10}, ("cg_sql", "T"): {0: 10}})
+    newer = NewerState({("cg_tag", "T"): {0: 10}, ("cg_sql", "T"): {0: 10}})
     facts = replace(open_facts(Warehouse.at(str(tmp_path / "w"))), newer=newer)
     rows = {row.consumer_group: row for row in lag(facts)}
     tag_row, sql_row = rows["cg_tag"], rows["cg_sql"]
@@ -127,7 +127,7 @@ def test_the_broker_counts_what_passes_its_first_filter(tmp_path: Path) -> None:
 def test_offsets_of_about_the_same_time_tell_nothing_new(tmp_path: Path) -> None:
     nightly.main(two_groups(tmp_path))
     facts = open_facts(Warehouse.at(str(tmp_path / "w")))
-    facts = replace(facts, newer=BrokerState({("cg_sql", "T"): {0: 39}}, facts.as_of + 1_000))
+    facts = replace(facts, newer=NewerState({("cg_sql", "T"): {0: 39}}, facts.as_of + 1_000))
     (row,) = lag(facts, groups=["cg_sql"])
     assert (row.behind, row.would_get, row.position) == (1, 0, 40)
 
