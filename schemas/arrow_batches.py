@@ -44,10 +44,10 @@ def split(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.Reco
 
 def repeated(text: str, rows: int) -> pa.DictionaryArray:
     """A column with one text. It is a dictionary: Parquet's writer hashes each value of other columns."""
-    return numbered([text], np.zeros(rows, np.int32))
+    return dictionary_column([text], np.zeros(rows, np.int32))
 
 
-def numbered(texts: Iterable[str], numbers: NDArray[np.integer[Any]]) -> pa.DictionaryArray:
+def dictionary_column(texts: Iterable[str], numbers: NDArray[np.integer[Any]]) -> pa.DictionaryArray:
     """A column with the text of each number, as a dictionary."""
     return pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), pa.array(list(texts), pa.string()))
 

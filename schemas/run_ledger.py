@@ -79,7 +79,7 @@ NOT_REPLAYED = "not_replayed"
 schemas/rocketmq_store/not_replayed.py writes and reads it.
 """
 POP_GROUPS = "pop_groups"
-"""What the last snapshot's configuration says of groups that pop, as JSON (filtering/pops/groups.py)."""
+"""What the last snapshot's configuration says of groups that pop, as JSON (filtering/pops/modes.py)."""
 POP_MODES = "pop_modes"
 """When groups were first known to pop topics, as JSON (filtering/pops/modes.py)."""
 SUBSCRIPTION_FILE = "subscriptions"

@@ -296,7 +296,7 @@ CLIENT_RESET = 20_000
 """ms: the clients of brokers before 5.2.0 stop at an offset reset, wait 10 s, and go on at their next rebalancing."""
 RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
 NOT_WATCHED = "when the subscription changed is not known exactly"
-HELD_PULL = 20_000
+HELD_PULL_MS = 20_000
 """ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
 
 
@@ -311,10 +311,10 @@ def uncertain_change(
     if before.sent_with_pull:
         asked = old.expression if old.tags is TRUE else old.tags
         was = old.delivered
-        return None if was == matches else UncertainChange(*before.key, was, matches, at, at + HELD_PULL, asked, at)
+        return None if was == matches else UncertainChange(*before.key, was, matches, at, at + HELD_PULL_MS, asked, at)
     if old.client_tags is not TRUE and old.client_tags != new.client_tags:
         both = And((matches, old.client_tags))
-        return UncertainChange(*before.key, both, matches, at, at + HELD_PULL, old.tags, at)
+        return UncertainChange(*before.key, both, matches, at, at + HELD_PULL_MS, old.tags, at)
     if not is_tag_type(before.expression_type) and old.expression != matches:
         return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
     return None
@@ -340,7 +340,7 @@ def uncertain_request(
     was, matches = old.delivered, new.delivered
     if was == matches:
         return None
-    begin, end = at, at + HELD_PULL
+    begin, end = at, at + HELD_PULL_MS
     if event is not None and event.operation is Operation.POP_SUBSCRIPTION:
         if event.other_until is not None:
             return None

@@ -65,7 +65,7 @@ from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
 from jobs.night.log import LogPlan, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
-from jobs.night.pops import NO_POPS, RECORD, NightPops, PopCounts, add_planned_pops
+from jobs.night.pops import NO_POP_COUNTS, RECORD, NightPops, PopCounts, add_planned_pops
 from jobs.night.repeat import NewMessages
 from jobs.night.rows import FilteredPart, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
 from jobs.night.steps import ALL_STEPS, Step
@@ -596,7 +596,7 @@ class Night:
     def _pop(self) -> PopCounts:
         """Writes what groups popped."""
         if Step.DELIVER not in self.steps or not self.pop_modes.are_written_down(self.broker):
-            return NO_POPS
+            return NO_POP_COUNTS
         pops = NightPops(
             self.state,
             self.changes,

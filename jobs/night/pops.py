@@ -72,7 +72,7 @@ class PopCounts:
     popping: Collection[GroupTopic] = ()
 
 
-NO_POPS = PopCounts()
+NO_POP_COUNTS = PopCounts()
 
 
 class NightPops:
@@ -105,7 +105,7 @@ class NightPops:
         records = self._records()
         before = self._open_before(records)
         if not len(records) and not len(before):
-            return NO_POPS
+            return NO_POP_COUNTS
         is_checkpoint = pc.equal(records["kind"], CHECKPOINT)
         checkpoints = self._without_known(records.filter(is_checkpoint))
         acknowledgements = records.filter(pc.invert(is_checkpoint))
@@ -217,7 +217,7 @@ class NightPops:
         is_for_nobody = pc.and_(self._is_offline(pops), pc.is_null(pops["acknowledged_at"]))
         pops = pops.filter(pc.and_not(pc.is_valid(pops["commitlog_offset"]), is_for_nobody))
         if not len(pops):
-            return NO_POPS
+            return NO_POP_COUNTS
         at = positions_in(messages["commitlog_offset"].to_numpy(), pops["commitlog_offset"].to_numpy())
         subscription_from, outcome, is_uncertain = self._outcomes(pops, messages["tags"].take(pa.array(at)))
         stored = messages["store_timestamp"].to_numpy()[at]

@@ -41,10 +41,10 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes
 from jobs.night.night_inputs import NightEvents, NightInputs
 from jobs.night.past import BrokerState
-from jobs.night.pops import NO_POPS, PopCounts
+from jobs.night.pops import NO_POP_COUNTS, PopCounts
 from jobs.night.tasks import QueueProgress, Queues, TaskResult
 from jobs.night.traced_deliveries import CountChange
-from schemas.arrow_batches import numbered, repeated
+from schemas.arrow_batches import dictionary_column, repeated
 from schemas.delta.table_rows import Key, one_of, tuples
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, subscription_rows
 from schemas.tables import CONSUMER_OFFSETS, COUNTS, CURRENT_OFFSETS, DELIVERY_STATS, QUARANTINE, QUEUE_PROGRESS
@@ -71,7 +71,7 @@ def _current_offset_rows(topic: str, offsets: TopicOffsets, run: str) -> pa.Reco
     if groups:
         told_to, committed = (array.reshape(-1) for array in (offsets.told_to, offsets.committed))
         columns |= {
-            "consumer_group": numbered(offsets.groups, np.repeat(np.arange(groups), queues)),
+            "consumer_group": dictionary_column(offsets.groups, np.repeat(np.arange(groups), queues)),
             "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
             "committed": pa.array(committed, mask=committed == UNKNOWN),
         }
@@ -87,7 +87,7 @@ def changed_offset_rows(
     committed = offsets.committed[rows, columns]
     told_to = offsets.told_to[rows, columns]
     values = {
-        "consumer_group": numbered(offsets.groups, rows),
+        "consumer_group": dictionary_column(offsets.groups, rows),
         "topic": repeated(topic, count),
         "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
         "as_of": pa.repeat(pa.scalar(as_of, pa.int64()), count),
@@ -220,7 +220,7 @@ def progress_rows(
     instants: Mapping[str, Int64s],
     as_of: int,
     run: str,
-    popped: PopCounts = NO_POPS,
+    popped: PopCounts = NO_POP_COUNTS,
     traced: Mapping[str, Sequence[CountChange]] = NOTHING,
 ) -> ProgressRows:
     """Makes the rows of a night.
@@ -442,7 +442,7 @@ def _stat_rows(
     rows, columns = np.nonzero(np.sum(shown, axis=0))
     values = {
         "run": repeated(run, len(rows)),
-        "consumer_group": numbered(offsets.groups, rows),
+        "consumer_group": dictionary_column(offsets.groups, rows),
         "topic": repeated(topic, len(rows)),
         "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
     }

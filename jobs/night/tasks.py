@@ -39,7 +39,7 @@ from filtering.delivery.topic_filters import BlockResult, TopicFilters, Uncertai
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import is_lmq
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
-from schemas.arrow_batches import numbered, repeated
+from schemas.arrow_batches import dictionary_column, repeated
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -384,7 +384,7 @@ class NewEntries:
         sizes = np.diff(self.bounds)
         columns = {name: pa.array(self.numbers[name]) for name in ("queue_id", "queue_offset", "commitlog_offset")}
         columns |= {
-            "topic": numbered(self.topics, np.repeat(np.arange(len(sizes)), sizes)),
+            "topic": dictionary_column(self.topics, np.repeat(np.arange(len(sizes)), sizes)),
             "size": pa.array(self.numbers["store_size"]),
             "tags_code": pa.array(self.tags_code),
             "store_timestamp": pa.array(self.numbers["store_timestamp"]),

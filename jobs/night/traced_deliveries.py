@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.consumption.group import HELD_PULL
+from filtering.consumption.group import HELD_PULL_MS
 from filtering.delivery.block_schema import MATCH, Outcome
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind
@@ -215,7 +215,7 @@ class TracedDeliveries:
                 inside = own[window.covers(queue_id, queue_offset[own], offsets[own], stored[own])]
                 covered.is_open[inside] |= _is_open(window)
                 if _ends(window):
-                    since, until = stored[own] - HELD_PULL, np.maximum(stored[own] + HELD_PULL, received[own])
+                    since, until = stored[own] - HELD_PULL_MS, np.maximum(stored[own] + HELD_PULL_MS, received[own])
                     covered.is_open[own] |= (since <= window.stored_to) & (window.stored_to <= until)
                 if window.kind in PULLED:
                     covered.is_filtered[inside] = True
@@ -267,7 +267,7 @@ def _ends(window: PullWindow) -> bool:
     """Whether a group left, or changed its subscription, at the end of a window.
 
     The events do not say how far it was: it may have been handed what its rules leave to the next subscription, or it
-    may have pulled later what they give to this one, as a pull is held for up to HELD_PULL.
+    may have pulled later what they give to this one, as a pull is held for up to HELD_PULL_MS.
     """
     return window.kind is WindowKind.ONLINE and window.stored_to != FOREVER
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from filtering.pops.record import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, TIMER_TOPIC, is_record_topic
 from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
-from schemas.arrow_batches import decoded, numbered, repeated
+from schemas.arrow_batches import decoded, dictionary_column, repeated
 from schemas.messages.commitlog_rows import Messages
 from schemas.messages.pop_json import LISTS, Bodies, read_bodies
 from schemas.pops import POP_RECORDS
@@ -60,7 +60,7 @@ def pop_records(records: Records, messages: Messages, run: str) -> tuple[pa.Reco
     is_checkpoint = kinds == 0
     columns = {
         "commitlog_offset": pa.array(records.physical_offsets()[at]),
-        "kind": numbered((CHECKPOINT, ACK, BATCH_ACK), kinds),
+        "kind": dictionary_column((CHECKPOINT, ACK, BATCH_ACK), kinds),
         "consumer_group": bodies.text("c"),
         "topic": bodies.text("t"),
         "queue_id": pa.array(bodies.numbers["q"], pa.int32()),

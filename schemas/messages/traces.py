@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from filtering.delivery.entries import Int64s
 from filtering.java import decode_utf8
 from filtering.subscriptions.namespace import is_trace_topic
-from schemas.arrow_batches import numbered, repeated
+from schemas.arrow_batches import dictionary_column, repeated
 from schemas.consumptions import CONSUMPTIONS
 from schemas.messages.commitlog_rows import Messages
 from schemas.rocketmq_store import record_layout
@@ -112,7 +112,7 @@ class TraceReader:
         columns |= {
             "trace_offset": pa.array(messages.commitlog_offset[rows]),
             "trace_number": pa.array(lines.numbers.astype(np.int32)),
-            "trace_topic": numbered([shape.topic for shape in messages.shapes], messages.shape_of[rows]),
+            "trace_topic": dictionary_column([shape.topic for shape in messages.shapes], messages.shape_of[rows]),
             "traced_at": pa.array(messages.store_timestamp[rows]),
             "records": pa.array(np.zeros(len(rows), np.int32)),
             "run": repeated(self.run, len(rows)),
