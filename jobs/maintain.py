@@ -44,8 +44,8 @@ def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     if args.rebuild and (args.keep_days, args.keep_bodies) != (None, None):
         raise UsageError("--rebuild takes no --keep-days or --keep-bodies: run maintain twice")
+    from jobs.cli.maintenance import maintain, rebuild_damaged
     from jobs.night.run import NightRunner
-    from jobs.upkeep.maintenance import maintain, rebuild_damaged
     from schemas.ledger_check import no_nights, read_runs
 
     warehouse = options.warehouse_of(args.warehouse)
