@@ -608,6 +608,8 @@ class Night:
             self.state,
             self.changes,
             self.history,
+            self._events,
+            self.expressions,
             self.pop_groups,
             self._records,
             self._end,

@@ -34,6 +34,7 @@ from schemas.pops import POPS
 from tests.captures import capture, rows
 from tests.nights.commands import NIGHTS, Run, night, rows_of, without_runs
 from tests.nights.damage import copy_of, one_row, rewrite
+from tests.nights.growing_broker import BEFORE, GrowingBroker, event, pop
 from tests.nights.missed_rows import assert_said_alike, missed_rows
 
 DEV, PLAIN = "pop_dev", "pop_plain"
@@ -555,3 +556,43 @@ def test_the_record_corrects_what_was_registered(tmp_path: Path) -> None:
         uncertain[row["consumer_group"]] += row["uncertain"]
     assert uncertain["pop_change_tag"] > 13
     assert {group for group in uncertain if uncertain[group]} >= {"pop_fail_change_3", "pop_rush_3"}
+
+
+def registered(at: int, tags: str, client: int = 1) -> str:
+    more = {"client_id": f"g#{client}", "protocol": "remoting_pop", "consume_from": "first"}
+    return event(at, "register", "g", type="TAG", expression=tags, sub_version=at, **more)
+
+
+def outcomes(broker: GrowingBroker) -> list[tuple[int, str]]:
+    return sorted((row["queue_offset"], row["outcome"]) for row in rows_of(broker.folder / "w", "deliveries"))
+
+
+def uncertain_messages(broker: GrowingBroker) -> int:
+    return sum(row["uncertain"] for row in rows_of(broker.folder / "w", "delivery_stats"))
+
+
+@pytest.mark.parametrize("in_force", [1, 2])
+def test_what_only_one_of_the_clients_that_may_have_popped_it_keeps_is_uncertain(
+    broker: GrowingBroker, in_force: int
+) -> None:
+    """Aa and BB have one hash. Only the second client asks for C."""
+    for tags in ("Aa", "BB", "C"):
+        broker.log.append(TAGS=tags)
+    pop(broker, "g", 10, 11, 12)
+    clients = [registered(BEFORE, "Aa", 1), registered(BEFORE + 1, "BB || C", 2)]
+    broker.night(clients if in_force == 2 else [*clients, registered(BEFORE + 2, "Aa", 1)])
+    kept = {1: 10, 2: 11}[in_force]
+    decided = [(each, "DELIVERED" if each == kept else "DROPPED_BY_CLIENT") for each in (10, 11)]
+    assert outcomes(broker) == [*decided, (12, "DELIVERED")]
+    assert uncertain_messages(broker) == 2
+    assert broker.passes_audits()
+
+
+def test_what_was_popped_when_the_last_client_had_left_may_have_been_received(broker: GrowingBroker) -> None:
+    pop(broker, "g", 0, acknowledges=False)
+    left = json.dumps({"at": broker.log.time, "op": "unregister", "group": "g", "client_id": "g#1"})
+    pop(broker, "g", 1)
+    pop(broker, "g", 2, acknowledges=False)
+    broker.night([registered(BEFORE, "*"), left])
+    assert outcomes(broker) == [(0, "DELIVERED"), (1, "DELIVERED")]
+    assert uncertain_messages(broker) == 1
