@@ -694,7 +694,8 @@ class Night:
         """Lets traces decide what is uncertain. Returns by topic how that changes the counts."""
         if Step.DELIVER not in self.steps:
             return {}
-        return TracedDeliveries(self.state, self.changes, self._end, self.as_of).run()
+        popping = {group for group, _ in self._pops.recorded}
+        return TracedDeliveries(self.state, self.changes, self._end, self.as_of, popping).run()
 
     def _read_recovered_bodies(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""
