@@ -149,7 +149,8 @@ def plan_night(
             clients = tags_of_clients.get(key, ())
             restarts = broker_offsets.restarts.get(key[1], ())
             line = timeline(
-                rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, restarts, commits.get(key),
+                rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, restarts,
+                {**commits.get(key, {}), **pops.read.get(key, {})},
                 requests.get((key[0], subscribed_topic(*key)), {}),
             )  # fmt: skip
             if config_before is not None and config_before != config:
@@ -177,7 +178,7 @@ def plan_night(
             uncertain_changes += night.undecided
             lost += night.lost
             groups.append(night.group)
-            if key in pops.recorded:
+            if key in pops.recorded and pops.recorded[key][-1][1] == FOREVER:
                 _set_popped(night.group, offsets_so_far, broker_offsets)
     for key in pops.recorded:
         # If no event names the group, its topic is like those of redeliveries.

@@ -65,7 +65,15 @@ from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
 from jobs.night.log import LogPlan, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
-from jobs.night.pops import NO_POPS, RECORD, NightPops, PopCounts, add_planned_pops
+from jobs.night.pops import (
+    NO_POPS,
+    RECORD,
+    NightPops,
+    PopCounts,
+    add_planned_pops,
+    popped_times,
+    read_by_pops,
+)
 from jobs.night.repeat import NewMessages
 from jobs.night.rows import FilteredPart, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
 from jobs.night.steps import ALL_STEPS, Step
@@ -98,7 +106,6 @@ from schemas.delta.table_rows import (
     files_that_may_hold,
     filtered,
     greatest,
-    least,
     one_of,
     read_rows,
     within,
@@ -514,6 +521,7 @@ class Night:
     _expects_record: bool = field(init=False, default=False)
     _records: pa.Table = field(init=False)
     """What the night read of the broker's record of pops."""
+    _checkpoints: pa.Table = field(init=False, default_factory=lambda: POP_RECORDS.file_schema.empty_table())
 
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
@@ -583,7 +591,9 @@ class Night:
     def _pops(self) -> Pops:
         """When groups pop."""
         rows = states_by_key(self.history)
-        return self.pop_modes.pops(rows, self._events, self.pop_groups, self.broker, self._expects_record)
+        pops = self.pop_modes.pops(rows, self._events, self.pop_groups, self.broker, self._expects_record)
+        begin = BEGINNING if self.state.as_of is None else self.state.as_of
+        return replace(pops, read=read_by_pops(self._checkpoints, pops.recorded, begin))
 
     def _note_pops(self, new: FilteredPart) -> bool:
         """Notes the groups that popped in the night. Returns whether that is not what was known, or expected."""
@@ -595,9 +605,13 @@ class Night:
         stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
         read = read_rows(POP_RECORDS, storage, paths, RECORD)
         self._records = pa.concat_tables([read, self.changes.rows(POP_RECORDS, RECORD, stored)])
-        checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
-        first = least(checkpoints, ["consumer_group", "topic"], "popped_at")
-        self.pop_modes = self.pop_modes.with_pops({(group, topic): at for (group, topic), at in first.items()})
+        self._checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
+        begin = BEGINNING if self.state.as_of is None else self.state.as_of
+        popped, rows = popped_times(self._checkpoints, begin), states_by_key(self.history)
+        if popped or self.pop_modes.may_pop(self._events):
+            night = begin, self.as_of
+            self.pop_modes = self.pop_modes.with_switches(popped, rows, self._events, self.pop_groups, night)
+        self.pop_modes = self.pop_modes.with_pops({key: at for key, (at, _) in popped_times(self._checkpoints).items()})
         return self._pops != known
 
     def _pop(self) -> PopCounts:

@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from filtering.consumption.offsets import Offsets
 from filtering.delivery.block_schema import DEAD, DELIVERED, DROPPED_BY_CLIENT
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW
 from filtering.delivery.entries import Int64s, has_entry
-from filtering.delivery.pull_window import FOREVER
+from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.delivery.recorded_deliveries import RecordedDeliveries
 from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
 from filtering.pops.modes import Interval, PopGroups
@@ -42,7 +43,19 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFileWriter
-from schemas.delta.table_rows import Key, Where, files_that_may_hold, filtered, group_numbers, least, one_of, within
+from schemas.delta.table_rows import (
+    Key,
+    Where,
+    files_that_may_hold,
+    filtered,
+    greatest,
+    group_numbers,
+    least,
+    one_of,
+    sorted_by,
+    tuples,
+    within,
+)
 from schemas.pops import PLANNED, POP_RECORDS, POPS, RECORDED
 from schemas.traced_deliveries import pairs
 
@@ -319,6 +332,46 @@ def _count(pops: pa.Table) -> Counter[Key]:
     """The number of pops by group, topic and queue id."""
     queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
     return Counter(dict(zip(queues, np.bincount(queue, minlength=len(queues)).tolist(), strict=True)))
+
+
+def popped_times(checkpoints: pa.Table, begin: int = BEGINNING) -> dict[GroupTopic, Interval]:
+    """The times (ms) of the first and the last pop after ``begin``, by group and subscribed topic."""
+    checkpoints = filtered(checkpoints, [within("popped_at", begin + 1)])
+    times: dict[GroupTopic, Interval] = {}
+    first = least(checkpoints, ["consumer_group", "topic"], "popped_at")
+    last = greatest(checkpoints, ["consumer_group", "topic"], "popped_at")
+    for (group, topic), at in first.items():
+        key = group, subscribed_topic(group, topic)
+        known = times.get(key, (at, at))
+        times[key] = min(known[0], at), max(known[1], last[group, topic])
+    return times
+
+
+def read_by_pops(
+    checkpoints: pa.Table, pops: Mapping[GroupTopic, Sequence[Interval]], begin: int
+) -> dict[GroupTopic, dict[int, Offsets]]:
+    """By the time (ms) at which groups begin or cease to pop after ``begin``, how far they had come in each queue.
+
+    A group begins where its first pop of a queue began to read, and ceases after the last message that it popped.
+    """
+    read: dict[GroupTopic, dict[int, Offsets]] = {}
+    for key, intervals in pops.items():
+        bounds = [(since, until) for since, until in intervals if since > begin or begin < until < FOREVER]
+        if not bounds:
+            continue
+        where = [one_of("consumer_group", [key[0]]), one_of("topic", [key[1]])]
+        own = sorted_by(filtered(checkpoints, where), "popped_at")
+        for since, until in bounds:
+            popped = filtered(own, [within("popped_at", since, until)])
+            if since > begin:
+                first: dict[int, int] = {}
+                for queue_id, offset in tuples(popped, "queue_id", "start_offset"):
+                    first.setdefault(queue_id, offset)
+                read.setdefault(key, {})[since] = first
+            if begin < until < FOREVER:
+                ends = greatest(popped, ["queue_id"], "queue_offset")
+                read.setdefault(key, {})[until] = {queue_id: offset + 1 for (queue_id,), offset in ends.items()}
+    return read
 
 
 def recorded_blocks(

@@ -596,3 +596,46 @@ def test_what_was_popped_when_the_last_client_had_left_may_have_been_received(br
     broker.night([registered(BEFORE, "*"), left])
     assert outcomes(broker) == [(0, "DELIVERED"), (1, "DELIVERED")]
     assert uncertain_messages(broker) == 1
+
+
+def switch(broker: GrowingBroker, mode: str) -> None:
+    config = broker.folder / "store" / "config"
+    config.mkdir(exist_ok=True)
+    modes = {"messageRequestModeMap": {"T": {"g": {"topic": "T", "consumerGroup": "g", "mode": mode}}}}
+    (config / "messageRequestMode.json").write_text(json.dumps(modes))
+
+
+def test_a_group_that_is_switched_while_it_is_online(broker: GrowingBroker) -> None:
+    """It pulls, pops and pulls again. The broker has no event of it, but its record has how far the group had come."""
+    events = [event(BEFORE, "register", "g", type="TAG", expression="A", consume_from="first")]
+
+    def new(*tags: str) -> None:
+        for each in tags:
+            broker.log.append(TAGS=each)
+        broker.log.write(broker.folder / "store")
+
+    new("A", "B")
+    broker.night(events)
+    new("A", "A", "B", "A", "A")  # 12 to 16; 15 is in the range of the first pop
+    pop(broker, "g", 15, 16)
+    switch(broker, "POP")
+    broker.night(events)
+    new("A", "B", "A")
+    pop(broker, "g", 17, start=17)
+    new("A")
+    switch(broker, "PULL")
+    broker.night(events)
+    new("A")
+    pop(broker, "g", 21)
+    new("A")
+    broker.night(events)  # switched twice
+    rows = [row for row in rows_of(broker.folder / "w", "deliveries") if row["topic"] == "T"]
+    popped = {15, 16, 17, 21}
+    assert sorted((row["queue_offset"], row["source"]) for row in rows) == [
+        (offset, "RECORDED" if offset in popped else "PLANNED") for offset in (10, 12, 13, 15, 16, 17, 19, 20, 21, 22)
+    ]
+    assert broker.passes_audits()
+    last = max(row["as_of"] for row in rows_of(broker.folder / "w", "run_ledger"))
+    before = broker.facts()
+    broker.night(events, "--redo-from", last)
+    assert broker.facts() == before
