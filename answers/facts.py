@@ -40,6 +40,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_runs
 from schemas.pops import POPS, RECORDED
+from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import (
     FIRST_SNAPSHOT,
@@ -306,6 +307,15 @@ class BrokerFacts:
         """By topic and queue id, the physical offset with which a queue began again, if it did."""
         rows = self.rows(CURRENT_OFFSETS, ["topic", "queue_id", "begins_at"], [within("begins_at")])
         return {(topic, queue_id): begin for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at")}
+
+    @cached_property
+    def all_begins(self) -> Mapping[tuple[str, int], Sequence[int]]:
+        """The physical offsets with which queues began again, each time, by topic and queue id."""
+        rows = self.rows(QUEUE_PROGRESS, ["topic", "queue_id", "begins_at"], [within("began_at")])
+        begins: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at"):
+            begins[topic, queue_id].append(begin)
+        return begins
 
     def physical_ranges(self, topic: str, queue_ids: Iterable[int]) -> dict[int, OffsetRange]:
         """By queue id, the physical offsets of the present entries of some queues, if they began again."""

@@ -639,3 +639,16 @@ def test_a_group_that_is_switched_while_it_is_online(broker: GrowingBroker) -> N
     before = broker.facts()
     broker.night(events, "--redo-from", last)
     assert broker.facts() == before
+
+
+def test_the_record_is_judged_by_the_messages_that_a_new_queue_had_then(broker: GrowingBroker) -> None:
+    """The topic is deleted and made again: messages of the old queue have the same offsets."""
+    broker.log.append(3, TAGS="A")
+    pop(broker, "g", 10, 11, 12, start=0)
+    broker.log.queues["T", 0].clear()
+    for tags in "BBBBBBBBBBBA":
+        broker.log.append(TAGS=tags)
+    pop(broker, "g", 11, start=0)
+    broker.night([registered(BEFORE, "A")])
+    assert outcomes(broker) == [(offset, "DELIVERED") for offset in (10, 11, 11, 12)]
+    assert broker.failed_audits() == []
