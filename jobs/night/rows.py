@@ -400,7 +400,7 @@ def _count_lost(group: GroupNight, offsets: TopicOffsets, counts: Mapping[str, I
     row = offsets.groups[group.key[0]]
     for queue_id, lost in group.lost.items():
         if (column := offsets.columns.get(queue_id)) is not None:
-            counts["lost"][row, column] = lost
+            counts["lost"][row, column] += lost
 
 
 def _queue_rows(

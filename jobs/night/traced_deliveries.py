@@ -5,6 +5,7 @@ A trace is stronger than any rule, so it decides
 - the messages in *uncertain* windows, those of clients that disagree, and those that were in flight when the group left
   or changed its subscription: one that a client traced is DELIVERED, and one that complete traces deny is DENIED
   (:mod:`filtering.delivery.traced_deliveries`);
+- whether a group got the messages that the broker deleted in the night in which it came back for them;
 - how often a message was received: if a client traced it more often than the rules say, the other times are
   deliveries, too, as when a client leaves while it consumes;
 - whether a client got what the broker's record says that a pop handed out: it may have been dropped by its tags, given
@@ -67,13 +68,15 @@ class _Covered:
     """Of some messages: whether a window of tonight or of the night before filtered them, and of tonight.
 
     ``is_open``: whether it is uncertain who received them. ``is_of_client``: whether a client with other tags than the
-    group's other clients read them. ``subscription_from``: of what filtered them.
+    group's other clients read them. ``is_lost``: whether they count as deleted before the group pulled them tonight.
+    ``subscription_from``: of what filtered them.
     """
 
     is_filtered: Mask
     is_tonight: Mask
     is_open: Mask
     is_of_client: Mask
+    is_lost: Mask
     subscription_from: Int64s
 
 
@@ -198,6 +201,7 @@ class TracedDeliveries:
             passed_stage1=passed,
             passed_stage2=passed,
             scanned=passed * ~is_first[is_new],
+            lost=-(covered.is_lost & (times_delivered == 0))[is_new].astype(np.int64),
             hash_collisions=-(was_dropped & ~is_popped & ~covered.is_of_client)[is_new].astype(np.int64),
         )
         pop_at = matching([popped_key], [key])
@@ -231,8 +235,8 @@ class TracedDeliveries:
 
         ``received_at`` (ms): when the group received each message, as far as that is known.
         """
-        is_filtered, is_tonight, is_open, is_of_client = np.zeros((4, len(rows)), bool)
-        covered = _Covered(is_filtered, is_tonight, is_open, is_of_client, np.zeros(len(rows), np.int64))
+        no = np.zeros((5, len(rows)), bool)
+        covered = _Covered(no[0], no[1], no[2], no[3], no[4], np.zeros(len(rows), np.int64))
         received = received_at.to_numpy()
         offsets = rows["commitlog_offset"].to_numpy()
         stored = self._stored_at(offsets)
@@ -246,11 +250,13 @@ class TracedDeliveries:
                 if _ends(window):
                     since, until = stored[own] - HELD_PULL, np.maximum(stored[own] + HELD_PULL, received[own])
                     covered.is_open[own] |= (since <= window.stored_to) & (window.stored_to <= until)
-                if window.kind in PULLED:
+                if window.kind is WindowKind.LOST:
+                    covered.is_lost[inside] = run == self._changes.run
+                if window.kind in (*PULLED, WindowKind.LOST):
                     covered.is_filtered[inside] = True
                     covered.is_of_client[inside] = window.is_of_client
                     covered.subscription_from[inside] = window.subscription_from
-                    covered.is_tonight[inside] |= run == self._changes.run
+                    covered.is_tonight[inside] |= run == self._changes.run and window.kind in PULLED
         return covered
 
     def _stored_at(self, offsets: Int64s) -> Int64s:
@@ -288,7 +294,7 @@ class TracedDeliveries:
 
 def _is_open(window: PullWindow) -> bool:
     """Whether it is not known who received the messages of a window."""
-    return window.kind is WindowKind.UNCERTAIN or window.is_of_client
+    return window.kind in (WindowKind.UNCERTAIN, WindowKind.LOST) or window.is_of_client
 
 
 def _is_popped(window: PullWindow) -> bool:

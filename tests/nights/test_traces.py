@@ -440,3 +440,29 @@ def test_traces_of_one_client_do_not_deny_what_another_one_popped(broker: Growin
     assert "contradict" not in ended.out
     assert decided(broker, "g") == [(offset, "DELIVERED", "RECORDED") for offset in (10, 11, 12)]
     assert broker.failed_audits("--all") == []
+
+
+def test_traces_decide_what_was_deleted_in_the_night_in_which_the_group_came_back(broker: GrowingBroker) -> None:
+    """T 0/10 and 0/11 wait for the group. The broker deletes them: before it comes back, or after that."""
+    left = json.dumps({"at": broker.log.time, "op": "unregister", "group": "g"})
+    broker.log.append(UNIQ_KEY="M0").append(UNIQ_KEY="M1")
+    broker.log.segment = len(broker.log.data)
+    broker.log.write(broker.folder / "store")
+    broker.commit(broker.log.time, g=10)
+    broker.night([tagged("g"), left])
+    broker.log.time += EVERY
+    back = event(broker.log.time, "register", "g", type="TAG", expression="*", consume_from="first")
+    broker.log.append(UNIQ_KEY="M2")
+    trace(broker, called(1, "M1", at=broker.log.time), called(2, "M2", at=broker.log.time))
+    broker.log.write(broker.folder / "store", start=broker.log.segment)
+    broker.log.write_queues(broker.folder / "store")
+    ended = broker.night([tagged("g"), left, back])
+    assert ended.code == 0, ended.error
+    assert "contradict" not in ended.out
+    assert decided(broker, "g") == [(11, "DELIVERED", "TRACED"), (12, "DELIVERED", "PLANNED")]
+    stats = max(
+        (row for row in rows_of(broker.folder / "w", "delivery_stats") if row["topic"] == "T"),
+        key=lambda row: row["run"],
+    )
+    assert (stats["lost"], stats["delivered"], stats["scanned"]) == (1, 2, 2)
+    assert broker.passes_audits()
