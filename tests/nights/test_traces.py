@@ -153,6 +153,20 @@ def test_which_message_a_trace_means(broker: GrowingBroker) -> None:
     ]
 
 
+def test_a_trace_of_what_was_popped_again_means_the_redelivery(broker: GrowingBroker) -> None:
+    """Both names of retry topics, and those of other groups."""
+    broker.log.append(UNIQ_KEY="M1").append(UNIQ_KEY="M2").append(UNIQ_KEY="M3")
+    for topic, message_id in (("%RETRY%g_T", "M1"), ("%RETRY%g+T", "M2"), ("%RETRY%h_T", "M3"), ("%RETRY%g_h_T", "M3")):
+        broker.log.append(topic=topic, UNIQ_KEY=message_id)
+    trace(broker, *(called(number, f"M{number}") for number in (1, 2, 3)))
+    broker.night([tagged("g"), tagged("h"), tagged("g_h")])
+    assert consumptions(broker, "request_id", "topic", "queue_offset", "records") == [
+        (call(1), "%RETRY%g_T", 0, 1),
+        (call(2), "%RETRY%g+T", 0, 1),
+        (call(3), "T", 12, 1),
+    ]
+
+
 def test_a_trace_means_an_earlier_message_rather_than_the_dead_letter_of_another_group(broker: GrowingBroker) -> None:
     broker.log.append(UNIQ_KEY="M1")
     broker.grow()
