@@ -52,7 +52,7 @@ from schemas.run_ledger import (
     unreplaced_runs,
 )
 from schemas.subscriptions import read_events
-from schemas.tables import CURRENT_OFFSETS, DELIVERY_STATS
+from schemas.tables import CURRENT_OFFSETS, DELIVERY_STATS, QUEUE_PROGRESS
 
 if TYPE_CHECKING:
     from schemas.live_broker import LiveBroker
@@ -308,6 +308,15 @@ class BrokerFacts:
         """By topic and queue id, the physical offset with which a queue began again, if it did."""
         rows = self.rows(CURRENT_OFFSETS, ["topic", "queue_id", "begins_at"], [within("begins_at")])
         return {(topic, queue_id): begin for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at")}
+
+    @cached_property
+    def all_begins(self) -> Mapping[tuple[str, int], Sequence[int]]:
+        """The physical offsets with which queues began again, each time, by topic and queue id."""
+        rows = self.rows(QUEUE_PROGRESS, ["topic", "queue_id", "begins_at"], [within("began_at")])
+        begins: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at"):
+            begins[topic, queue_id].append(begin)
+        return begins
 
     def physical_ranges(self, topic: str, queue_ids: Iterable[int]) -> dict[int, OffsetRange]:
         """By queue id, the physical offsets of the present entries of some queues, if they began again."""

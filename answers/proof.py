@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts
 from filtering.delivery.block_schema import Outcome
-from filtering.delivery.traced_deliveries import denied, proven
+from filtering.delivery.traced_deliveries import Mask, denied, proven
+from filtering.pops.record import subscribed_topic
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
-from schemas.delta.table_rows import within
-from schemas.pops import TRACED
+from schemas.delta.table_rows import group_numbers, within
+from schemas.pops import RECORDED, TRACED
 from schemas.trace_comparison import TRACE_COLUMNS, compared, keys, traceable, with_message
 
 
@@ -78,11 +79,19 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
         compared_deliveries, traces, facts.as_of, lambda at: traceable(storage, files, deliveries.take(at), rows)
     )
     delivery_keys, denied_keys = keys(deliveries, decided.filter(pc.equal(decided["outcome"], Outcome.DENIED)))
-    is_denied &= ~np.isin(delivery_keys, denied_keys)
+    is_denied &= ~np.isin(delivery_keys, denied_keys) & ~_is_popped(facts, deliveries)
     deliveries = deliveries.append_column("is_proven", pa.array(proven(compared_deliveries, traces)))
     deliveries = deliveries.append_column("is_denied", pa.array(is_denied))
     deliveries, decided = (each.filter(pc.greater_equal(each["run"], first_run)) for each in (deliveries, decided))
     return Proof(deliveries, judged, decided)
+
+
+def _is_popped(facts: BrokerFacts, deliveries: pa.Table) -> Mask:
+    """Which of some rows of PAIRS pops handed out: the messages of a queue go to any of the clients that pop."""
+    names, number = group_numbers(deliveries, ["consumer_group", "topic"])
+    planned = np.array([(group, subscribed_topic(group, topic)) in facts.pops.planned for group, topic in names], bool)
+    is_popped: Mask = planned[number] | np.array(pc.equal(deliveries["source"], RECORDED))
+    return is_popped
 
 
 def _decided(

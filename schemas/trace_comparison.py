@@ -30,9 +30,9 @@ def with_message(rows: pa.Table) -> pa.Table:
 
 def keys(*parts: pa.Table) -> list[Int64s]:
     """A number for the group and the physical offset of each row, the same in all parts."""
-    rows = pa.concat_tables([part.select(["consumer_group", "commitlog_offset"]) for part in parts])
-    distinct, numbers = np.unique(rows["commitlog_offset"].to_numpy(), return_inverse=True)
-    key_numbers = codes(rows["consumer_group"]) * len(distinct) + numbers.reshape(-1)
+    offsets = np.concatenate([part["commitlog_offset"].to_numpy() for part in parts])
+    distinct, numbers = np.unique(offsets, return_inverse=True)
+    key_numbers = codes(*(part["consumer_group"] for part in parts)) * len(distinct) + numbers.reshape(-1)
     return np.split(key_numbers, np.cumsum([len(part) for part in parts])[:-1])
 
 

@@ -62,7 +62,8 @@ class _Judgements:
     """What pops under one subscription say of messages, by queue id and queue offset.
 
     ``is_returned``: whether the message was handed out, or else passed over. ``record_offset``: of the checkpoint;
-    messages stored before ``log_start`` may have been deleted before the pop.
+    messages stored before ``log_start`` may have been deleted before the pop, and those before ``queue_begin`` were in
+    an old queue.
     """
 
     window: PullWindow
@@ -72,6 +73,7 @@ class _Judgements:
     is_returned: NDArray[np.bool_]
     record_offset: Int64s
     log_start: Int64s
+    queue_begin: Int64s
 
 
 def pop_checks(scope: Scope, session: Session) -> pa.Table:
@@ -122,6 +124,7 @@ def _judgements(facts: BrokerFacts, pops: pa.Table) -> Iterator[_Judgements]:
     subscriptions = states_by_key(facts.history)
     disagreeing = states_by_key(state for state in client_states(facts.events) if not state.is_consistent)
     log_starts = {night.run: night.log_start or 0 for night in facts.nights}
+    begins = facts.all_begins
     names = ["consumer_group", "topic", "queue_id", "popped_at", "start_offset", "record_offset", "run"]
     keys, number = group_numbers(pops, names)
     order = np.argsort(number, kind="stable")
@@ -134,18 +137,20 @@ def _judgements(facts: BrokerFacts, pops: pa.Table) -> Iterator[_Judgements]:
         if row is None or state_at(disagreeing.get(subscribed, ()), popped_at) is not None:
             continue
         read = np.arange(max(start, int(returned.max()) + 1 - _LONGEST_READ), int(returned.max()) + 1)
-        columns = queue_id, record_offset, log_starts.get(run, 0)
+        begin = max((each for each in begins.get((topic, queue_id), ()) if each <= record_offset), default=0)
+        columns = queue_id, record_offset, log_starts.get(run, 0), begin
         repeated = (np.full(len(read), value, np.int64) for value in columns)
         judged[group, topic, row.valid_from].append((read, np.isin(read, returned), *repeated))
         rows[group, topic, row.valid_from] = row
     for key, parts in judged.items():
-        read, is_returned, queue_id, record_offset, log_start = map(np.concatenate, zip(*parts, strict=True))
+        read, is_returned, *columns_of_pops = map(np.concatenate, zip(*parts, strict=True))
         row = rows[key]
         window = _window(row, key[1], facts.broker)
         if window is not None:
             filters = {each.filter for each in subscriptions[row.key]}
             is_certain = row.sent_with_pull or len(filters) == 1
-            yield _Judgements(window, is_certain, queue_id, read, is_returned, record_offset, log_start)
+            queue_id, *places = columns_of_pops
+            yield _Judgements(window, is_certain, queue_id, read, is_returned, *places)
 
 
 def _window(row: SubscriptionRow, topic: str, broker: BrokerConfig) -> PullWindow | None:
@@ -174,7 +179,7 @@ def _count(
             position = order[at]
             places = block.commitlog_offset[position]
             is_there = (keys[position] == wanted) & (places < each.record_offset)
-            is_there &= each.is_returned | (places >= each.log_start)
+            is_there &= (each.is_returned | (places >= each.log_start)) & (places >= each.queue_begin)
             matches = flags[number][position]
             returned = is_there & each.is_returned & ~matches
             passed_over = is_there & ~each.is_returned & matches

@@ -751,8 +751,8 @@ class Timeline:
     """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
 
     ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
-    ``commits``: by the time of a STOP (ms), the offsets that the group had then, where they are known. ``changes``: by
-    the time of a CHANGE (ms), the event of a group that pops.
+    ``commits``: by the time of a STOP or a START (ms), the offsets that the group had then, where they are known.
+    ``changes``: by the time of a CHANGE (ms), the event of a group that pops.
     """
 
     first: SubscriptionRow | None
@@ -945,6 +945,7 @@ class GroupNightPlan:
                 self._reason = FIRST_START
                 self._position = self._group_start.position(step.at, self._line.resets)
             case Moment.START:
+                self._position.offsets.update(self._line.commits.get(step.at, {}))
                 if self._begins_anew:
                     self._reason = OFFSETS_REMOVED
                     self._position = self._group_start.position_anew(step.at, self._position)

@@ -198,7 +198,7 @@ class _NightPlanner:
         self._uncertain_changes += night.undecided
         self._lost += night.lost
         self._groups.append(night.group)
-        if key in self._pops.recorded:
+        if key in self._pops.recorded and self._pops.recorded[key][-1][1] == FOREVER:
             _set_popped(night.group, self._offsets_so_far, self._broker_offsets)
 
     def _group_start(self, key: GroupTopic, rows: Sequence[SubscriptionRow]) -> GroupStart:
@@ -214,7 +214,8 @@ class _NightPlanner:
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
         restarts = self._broker_offsets.restarts.get(key[1], ())
         requests = self._requests.get((key[0], subscribed_topic(*key)), {})
-        resets, commits = self._resets.get(key, ()), self._commits.get(key)
+        commits = {**self._commits.get(key, {}), **self._pops.read.get(key, {})}
+        resets = self._resets.get(key, ())
         line = timeline(rows, resets, self._as_of, filters.is_pulling, restarts, commits, requests)
         if self._config_before is not None and self._config_before != self._config:
             line = _with_new_switches(line, self._as_of, self._config_before)

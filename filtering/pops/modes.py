@@ -2,7 +2,12 @@
 
 No file of a broker names them all. A group pops a topic if the broker's record has a pop of it, if
 config/messageRequestMode.json says so (PopGroups), or if an event names a protocol that pops. It counts from the
-start before: clients do not change while they are online. An event with a protocol that pulls ends it.
+start before. An event with a protocol that pulls ends it.
+
+An operator may switch remoting clients while they are online. No event has it, but two nights show it: a group that
+pulled before pops from the first pop of the record on, and one that the configuration tells to pull again does so
+after the last pop. The record also has how far it had come in each queue. So what it pulled is what it did not pop:
+what its filter matches before the first pop began to read, and after what the last one read.
 """
 
 from __future__ import annotations
@@ -13,13 +18,16 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from filtering.broker_config import BrokerConfig
+from filtering.consumption.offsets import Offsets
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.pops.record import subscribed_topic
-from filtering.subscriptions.events import GRPC_PUSH, GroupTopic, SubscriptionEvent
+from filtering.subscriptions.events import GRPC_PUSH, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 Interval = tuple[int, int]
 """[from, to), ms."""
+Switch = tuple[int, bool]
+"""A time (ms), and whether the group pops from then on."""
 RETRY_MAX_TIMES = 16
 """How often a group's message is redelivered, if its configuration does not say (SubscriptionGroupConfig)."""
 
@@ -30,11 +38,13 @@ class PopGroups:
 
     ``popping``: remoting groups that were switched to POP, by topic. ``retry_max_times``: by group, where it is not
     RETRY_MAX_TIMES. ``in_order``: groups with consumeMessageOrderly, whose pops the broker does not write down.
+    ``pulling``: groups that were switched back to pulls, by topic.
     """
 
     popping: frozenset[GroupTopic] = frozenset()
     retry_max_times: Mapping[str, int] = field(default_factory=dict)
     in_order: frozenset[str] = frozenset()
+    pulling: frozenset[GroupTopic] = frozenset()
 
     def most_attempts(self, consumer_group: str) -> int:
         """How often the group's clients get a message. The proxy moves it to the dead letter queue at the next pop.
@@ -46,23 +56,31 @@ class PopGroups:
     @property
     def text(self) -> str:
         """As JSON."""
-        modes, in_order = sorted(self.popping), sorted(self.in_order)
-        return json.dumps({"popping": modes, "retry_max_times": dict(self.retry_max_times), "in_order": in_order})
+        modes = {"popping": sorted(self.popping), "pulling": sorted(self.pulling)}
+        more = {"retry_max_times": dict(self.retry_max_times), "in_order": sorted(self.in_order)}
+        return json.dumps(modes | more)
 
     @classmethod
     def from_text(cls, text: str) -> PopGroups:
         """The reverse of ``text``."""
         values = json.loads(text)
-        popping = frozenset((group, topic) for group, topic in values["popping"])
-        return cls(popping, values["retry_max_times"], frozenset(values["in_order"]))
+        popping, pulling = (
+            frozenset((group, topic) for group, topic in values.get(name, ())) for name in ("popping", "pulling")
+        )
+        return cls(popping, values["retry_max_times"], frozenset(values["in_order"]), pulling)
 
 
 @dataclass(frozen=True)
 class Pops:
-    """When groups pop topics. The broker writes down those of ``recorded``; those of ``planned`` are inferred."""
+    """When groups pop topics. The broker writes down those of ``recorded``; those of ``planned`` are inferred.
+
+    ``read``: by the time (ms) at which a group of ``recorded`` begins or ceases to pop in a night, how far it had come
+    then, as far as its pops show it.
+    """
 
     recorded: Mapping[GroupTopic, Sequence[Interval]] = field(default_factory=dict)
     planned: Mapping[GroupTopic, Sequence[Interval]] = field(default_factory=dict)
+    read: Mapping[GroupTopic, Mapping[int, Offsets]] = field(default_factory=dict)
 
 
 NO_POPS, NO_POP_GROUPS = Pops(), PopGroups()
@@ -70,10 +88,14 @@ NO_POPS, NO_POP_GROUPS = Pops(), PopGroups()
 
 @dataclass(frozen=True)
 class PopModes:
-    """When groups were first known to pop topics (ms), by group and topic: by the record, and by the configuration."""
+    """When groups were first known to pop topics (ms), by group and topic: by the record, and by the configuration.
+
+    ``switched``: when groups were switched while they were online (ms), and whether they popped then.
+    """
 
     recorded: Mapping[GroupTopic, int] = field(default_factory=dict)
     configured: Mapping[GroupTopic, int] = field(default_factory=dict)
+    switched: Mapping[GroupTopic, Sequence[Switch]] = field(default_factory=dict)
 
     def are_written_down(self, broker: BrokerConfig, expects_record: bool = False) -> bool:
         """Whether the broker writes pops down, and all of them: a record shows it, or is expected.
@@ -97,16 +119,54 @@ class PopModes:
         """The same, and what the configuration of a snapshot says, which was taken at ``at`` (ms)."""
         return replace(self, configured={**dict.fromkeys(groups.popping, at), **self.configured})
 
+    def with_switches(
+        self,
+        popped: Mapping[GroupTopic, Interval],
+        rows: Mapping[GroupTopic, Sequence[SubscriptionRow]],
+        events: Sequence[SubscriptionEvent],
+        groups: PopGroups,
+        night: Interval,
+    ) -> PopModes:
+        """The same, and which groups were switched in a night while they were online.
+
+        ``popped``: the times (ms) of their first and last pops in the night, which began after ``night[0]`` and
+        ended at ``night[1]`` (ms). ``groups``: as its snapshot has them.
+        """
+        before, end = night
+        known, asked = self._intervals(rows, events, before), _requests(events)
+        asked = {key: at for key, at in asked.items() if before < at <= end}
+        switched = dict(self.switched)
+        for key in sorted((popped.keys() | asked.keys() | groups.popping | groups.pulling) - _said(events).keys()):
+            started = _start(rows.get(key, ()), end)
+            first, last = popped.get(key, (asked.get(key, started if started > before else end), before))
+            popped_before = any(since <= before < until for since, until in known.get(key, ()))
+            pulled_before = not popped_before and any(
+                row.is_consuming and row.valid_from <= before for row in rows.get(key, ())
+            )
+            marks = []
+            if pulled_before and (key in popped or key in asked or key in groups.popping):
+                marks.append((max(first, before + 1), True))
+            if key in groups.pulling and (popped_before or key in popped):
+                marks.append((max(last, before) + 1, False))
+            if marks:
+                switched[key] = (*self.switched.get(key, ()), *marks)
+        return replace(self, switched=switched)
+
     @property
     def text(self) -> str:
         """As JSON."""
-        both = (self.recorded, self.configured)
-        return json.dumps([[[*key, at] for key, at in sorted(known.items())] for known in both])
+        both = [[[*key, at] for key, at in sorted(known.items())] for known in (self.recorded, self.configured)]
+        switched = [[*key, switches] for key, switches in sorted(self.switched.items())]
+        return json.dumps([*both, switched])
 
     @classmethod
     def from_text(cls, text: str) -> PopModes:
         """The reverse of ``text``."""
-        return cls(*({(group, topic): at for group, topic, at in known} for known in json.loads(text)))
+        recorded, configured, *more = (
+            {(group, topic): value for group, topic, value in known} for known in json.loads(text)
+        )
+        switched = {key: [(at, pops) for at, pops in switches] for each in more for key, switches in each.items()}
+        return cls(recorded, configured, switched)
 
     def may_pop(self, events: Iterable[SubscriptionEvent]) -> bool:
         """Whether any group is known to pop."""
@@ -115,7 +175,7 @@ class PopModes:
     def pops(
         self,
         rows: Mapping[GroupTopic, Sequence[SubscriptionRow]],
-        events: Iterable[SubscriptionEvent],
+        events: Sequence[SubscriptionEvent],
         groups: PopGroups,
         broker: BrokerConfig,
         expects_record: bool = False,
@@ -130,24 +190,48 @@ class PopModes:
         return Pops(recorded, {key: pops for key, pops in intervals.items() if key not in recorded})
 
     def _intervals(
-        self, rows: Mapping[GroupTopic, Sequence[SubscriptionRow]], events: Iterable[SubscriptionEvent]
+        self,
+        rows: Mapping[GroupTopic, Sequence[SubscriptionRow]],
+        events: Sequence[SubscriptionEvent],
+        known_to: int = FOREVER,
     ) -> dict[GroupTopic, list[Interval]]:
-        said: dict[GroupTopic, list[tuple[int, bool]]] = {}
-        for event in events:
-            if event.pops is not None:
-                for subscription in event.subscriptions:
-                    said.setdefault((event.group, subscription["topic"]), []).append((event.at, event.pops))
-        known = {**self.configured, **self.recorded}
+        """When groups pop, by what was known up to ``known_to`` (ms)."""
+        said, known = _said(events), {**self.configured, **self.recorded}
+        for key, at in _requests(events).items():
+            known[key] = min(at, known.get(key, at))
+        known = {key: at for key, at in known.items() if at <= known_to}
         by_key = {}
         for key in said.keys() | known.keys():
-            marks = said.get(key, [])
+            marks, switches = said.get(key, []), self.switched.get(key, ())
             if marks and marks[0][1]:
                 marks = [(BEGINNING, True), *marks[1:]]
-            at = known.get(key)
-            if at is not None and not any(time <= at and pops for time, pops in marks):
-                marks = sorted([*marks, (_start(rows.get(key, ()), at), True)])
+            since = known.get(key)
+            if not marks and switches and (switches[0][1] or since is None):
+                marks = [*switches]
+            elif since is not None and not any(time <= since and pops for time, pops in marks):
+                marks = sorted([*(marks or switches), (_start(rows.get(key, ()), since), True)])
             by_key[key] = _intervals(marks)
         return {key: intervals for key, intervals in by_key.items() if intervals}
+
+
+def _said(events: Iterable[SubscriptionEvent]) -> dict[GroupTopic, list[Switch]]:
+    """What the protocols of clients say."""
+    said: dict[GroupTopic, list[Switch]] = {}
+    for event in events:
+        if event.protocol is not None and event.pops is not None:
+            for subscription in event.subscriptions:
+                said.setdefault((event.group, subscription["topic"]), []).append((event.at, event.pops))
+    return said
+
+
+def _requests(events: Iterable[SubscriptionEvent]) -> dict[GroupTopic, int]:
+    """When requests to pop were first seen (ms), by group and topic."""
+    asked: dict[GroupTopic, int] = {}
+    for event in events:
+        if event.operation is Operation.POP_SUBSCRIPTION:
+            for subscription in event.subscriptions:
+                asked.setdefault((event.group, subscription["topic"]), event.at)
+    return asked
 
 
 def _start(rows: Sequence[SubscriptionRow], at: int) -> int:

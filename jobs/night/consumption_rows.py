@@ -2,7 +2,7 @@
 
 Tasks leave a row for each call of a listener with a message, and one for each return. A return may be in another trace,
 and then in another night than its call: the row of the call is then stored again, as one of the later night. A trace
-names no queue, but a message id. The message that a client was handed is the one of its group's retry topic with this
+names no queue, but a message id. The message that a client was handed is the one of its group's retry topics with this
 id and as many deliveries before, else the one of an ordinary topic. If a producer sent a message again after a
 time-out, two records have its id: they are taken in turn.
 """
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from filtering.delivery.entries import Int64s
 from filtering.explanation.journey import group_of_topic, is_copy
 from filtering.pops.handed_out import NONE, matching, nth, numbered
+from filtering.pops.record import retry_topics
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, SEPARATOR, namespace_of
 from filtering.time_spans import DAY
@@ -201,17 +202,20 @@ def _fit(
     group_of = {name: number for number, name in enumerate(groups.dictionary.to_pylist())}
     names = topics.dictionary.to_pylist()
     topic_of = {name: number for number, name in enumerate(names)}
-    owner = np.array([group_of.get(group_of_topic(name) or "", -1) for name in names], np.int64)
     is_retry = np.array([name.startswith(RETRY_TOPIC_PREFIX) for name in names], bool)
     ordinary = np.array([_rank_of_topic(name) for name in names], np.int64)
-    reads = np.zeros((len(group_of) + 1, len(names)), bool)
+    reads, owns = np.zeros((2, len(group_of) + 1, len(names)), bool)
+    for name, number in topic_of.items():
+        if (owner := group_of_topic(name)) in group_of:
+            owns[group_of[owner], number] = True
     for group, topic in subscribed:
-        if group in group_of and topic in topic_of:
-            reads[group_of[group], topic_of[topic]] = True
+        if group in group_of:
+            for name in {topic, *retry_topics(group, topic)} & topic_of.keys():
+                (reads if name == topic else owns)[group_of[group], topic_of[name]] = True
     group = groups.indices.fill_null(-1).to_numpy()[row]
     topic = topics.indices.to_numpy()[message]
     retry_times = rows["retry_times"].fill_null(-1).to_numpy()[row]
-    is_own = (owner[topic] == group) & (messages["reconsume_times"].fill_null(0).to_numpy()[message] == retry_times)
+    is_own = owns[group, topic] & (messages["reconsume_times"].fill_null(0).to_numpy()[message] == retry_times)
     ranks = np.where(reads[group, topic], _SUBSCRIBED, ordinary[topic])
     fit: Int64s = np.where(is_retry[topic], np.where(is_own, _RETRY, _NEVER), ranks)
     return fit

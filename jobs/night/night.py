@@ -65,7 +65,15 @@ from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
 from jobs.night.log import LogPlan, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
-from jobs.night.pops import NO_POP_COUNTS, RECORD, NightPops, PopCounts, add_planned_pops
+from jobs.night.pops import (
+    NO_POP_COUNTS,
+    RECORD,
+    NightPops,
+    PopCounts,
+    add_planned_pops,
+    popped_times,
+    read_by_pops,
+)
 from jobs.night.repeat import NewMessages
 from jobs.night.rows import FilteredPart, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
 from jobs.night.steps import ALL_STEPS, Step
@@ -94,7 +102,6 @@ from schemas.delta.table_rows import (
     files_that_may_hold,
     filtered,
     greatest,
-    least,
     one_of,
     read_rows,
     within,
@@ -508,6 +515,7 @@ class Night:
     """When groups pop."""
     _records: pa.Table = field(init=False)
     """What the night read of the broker's record of pops."""
+    _checkpoints: pa.Table = field(init=False, default_factory=lambda: POP_RECORDS.file_schema.empty_table())
 
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
@@ -576,7 +584,8 @@ class Night:
     def _when_groups_pop(self, expects_record: bool) -> Pops:
         """``expects_record``: no record was read yet, and there may be one."""
         rows = states_by_key(self.history)
-        return self.pop_modes.pops(rows, self._events, self.pop_groups, self.broker, expects_record)
+        pops = self.pop_modes.pops(rows, self._events, self.pop_groups, self.broker, expects_record)
+        return replace(pops, read=read_by_pops(self._checkpoints, pops.recorded, self._began))
 
     def _note_pops(self, new: FilteredPart) -> bool:
         """Notes the groups that popped in the night. Returns whether that is not what was known, or expected."""
@@ -587,9 +596,12 @@ class Night:
         stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
         read = read_rows(POP_RECORDS, storage, paths, RECORD)
         self._records = pa.concat_tables([read, self.changes.rows(POP_RECORDS, RECORD, stored)])
-        checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
-        first = least(checkpoints, ["consumer_group", "topic"], "popped_at")
-        self.pop_modes = self.pop_modes.with_pops({(group, topic): at for (group, topic), at in first.items()})
+        self._checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
+        popped, rows = popped_times(self._checkpoints, self._began), states_by_key(self.history)
+        if popped or self.pop_modes.may_pop(self._events):
+            night = self._began, self.as_of
+            self.pop_modes = self.pop_modes.with_switches(popped, rows, self._events, self.pop_groups, night)
+        self.pop_modes = self.pop_modes.with_pops({key: at for key, (at, _) in popped_times(self._checkpoints).items()})
         expected, self._pops = self._pops, self._when_groups_pop(expects_record=False)
         return self._pops != expected
 
@@ -601,6 +613,8 @@ class Night:
             self.state,
             self.changes,
             self.history,
+            self._events,
+            self.expressions,
             self.pop_groups,
             self._records,
             self._end,
@@ -612,6 +626,11 @@ class Night:
         """Writes what groups popped that the broker did not write down."""
         if Step.DELIVER in self.steps:
             add_planned_pops(self._pops.planned, self.changes)
+
+    @property
+    def _began(self) -> int:
+        """When the night before ended, ms."""
+        return BEGINNING if self.state.as_of is None else self.state.as_of
 
     @property
     def _end(self) -> int:
@@ -685,7 +704,8 @@ class Night:
         """Lets traces decide what is uncertain. Returns by topic how that changes the counts."""
         if Step.DELIVER not in self.steps:
             return {}
-        return TracedDeliveries(self.state, self.changes, self._end, self.as_of).run()
+        popping = {group for group, _ in self._pops.recorded}
+        return TracedDeliveries(self.state, self.changes, self._end, self.as_of, popping).run()
 
     def _read_recovered_bodies(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""

@@ -8,24 +8,31 @@ down, it is the other way round: pops follow from the deliveries that were infer
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from filtering.consumption.offsets import Offsets
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
 from filtering.delivery.entries import Int64s, has_entry, positions_in
+from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
 from filtering.pops.modes import Interval, PopGroups
 from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
-from filtering.subscriptions.events import GroupTopic
+from filtering.pops.tag_check import check_tags
+from filtering.sql92 import Expressions
+from filtering.subscription_data import Filter
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import states_by_key
-from filtering.subscriptions.subscription_row import SubscriptionRow
-from filtering.tags_code import tags_codes
+from filtering.subscriptions.inconsistency import GroupClients, client_states
+from filtering.subscriptions.subscription_row import CompiledSubscription, SubscriptionRow, compile_subscription
 from filtering.time_spans import DAY
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
@@ -34,7 +41,19 @@ from schemas.arrow_batches import codes, gathered, repeated, replaced
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFileWriter
-from schemas.delta.table_rows import Key, Where, files_that_may_hold, filtered, group_numbers, least, one_of, within
+from schemas.delta.table_rows import (
+    Key,
+    Where,
+    files_that_may_hold,
+    filtered,
+    greatest,
+    group_numbers,
+    least,
+    one_of,
+    sorted_by,
+    tuples,
+    within,
+)
 from schemas.pops import PLANNED, POP_RECORDS, POPS, RECORDED
 from schemas.tables import CONSUMEQUEUE
 
@@ -60,7 +79,7 @@ class PopCounts:
     """The messages that pops handed out in a night, by group, topic and queue id.
 
     ``delivered``: those that clients got. ``returned``: also those that were dropped by their tags, or given up.
-    ``uncertain``: those whose tags the request must have named, though the subscription in force does not.
+    ``uncertain``: those of which it is not known whether a client got them.
     ``starts``: the least queue offset at which a pop began to read. ``popping``: the groups
     and topics of which the record has all pops.
     """
@@ -76,8 +95,9 @@ NO_POP_COUNTS = PopCounts()
 
 
 class NightPops:
-    """The pops of one night. ``history``: of subscriptions. ``end``: the physical offset up to which the night goes.
+    """The pops of one night. ``end``: the physical offset up to which the night goes.
 
+    ``history``: of the subscriptions in force. ``events``: with those of each client.
     ``records``: what the night read of the broker's record, with the columns RECORD.
     ``recovered_ranges``: the parts of the log that only this night could read.
     """
@@ -87,6 +107,8 @@ class NightPops:
         state: BrokerState,
         changes: Changes,
         history: Sequence[SubscriptionRow],
+        events: Sequence[SubscriptionEvent],
+        expressions: Expressions,
         groups: PopGroups,
         records: pa.Table,
         end: int,
@@ -99,6 +121,7 @@ class NightPops:
         self._read = filtered(records, [within("commitlog_offset", state.filtered_to, end)])
         self._recovered_ranges = recovered_ranges
         self._subscriptions = states_by_key(history)
+        self._events, self._expressions = events, expressions
 
     def run(self) -> PopCounts:
         """Adds the rows of pops and deliveries to the changes. Returns the counts of deliveries."""
@@ -212,12 +235,15 @@ class NightPops:
     def _deliver(self, pops: pa.Table, messages: pa.Table) -> PopCounts:
         """Writes the deliveries of pops whose message is stored. Returns their counts.
 
-        A proxy holds the last request of a client that left: what it pops is for nobody, and comes again.
+        A proxy holds the last request of a client that left: what it pops is for nobody, and comes again. But if the
+        client was still there, it may have got it.
         """
+        pops = pops.filter(pc.is_valid(pops["commitlog_offset"]))
         is_for_nobody = pc.and_(self._is_offline(pops), pc.is_null(pops["acknowledged_at"]))
-        pops = pops.filter(pc.and_not(pc.is_valid(pops["commitlog_offset"]), is_for_nobody))
+        for_nobody, pops = pops.filter(is_for_nobody), pops.filter(pc.invert(is_for_nobody))
+        uncertain = _count(for_nobody)
         if not len(pops):
-            return NO_POP_COUNTS
+            return PopCounts(uncertain=uncertain)
         at = positions_in(messages["commitlog_offset"].to_numpy(), pops["commitlog_offset"].to_numpy())
         subscription_from, outcome, is_uncertain = self._outcomes(pops, messages["tags"].take(pa.array(at)))
         stored = messages["store_timestamp"].to_numpy()[at]
@@ -228,13 +254,10 @@ class NightPops:
         for batch in gathered(blocks, ROWS_OF_A_GROUP, BYTES_IN_A_ROW):
             writer.write(batch)
         self._changes.add_files(DELIVERY_BLOCKS, writer.close())
-        queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
-        delivered, returned, uncertain = (
-            dict(zip(queues, np.bincount(numbers, minlength=len(queues)).tolist(), strict=True))
-            for numbers in (queue[outcome == OUTCOMES.index(Outcome.DELIVERED)], queue, queue[is_uncertain])
-        )
+        delivered = _count(pops.filter(pa.array(outcome == OUTCOMES.index(Outcome.DELIVERED))))
+        uncertain += _count(pops.filter(pa.array(is_uncertain)))
         starts = least(pops, ["consumer_group", "topic", "queue_id"], "start_offset")
-        return PopCounts(delivered, returned, uncertain, starts)
+        return PopCounts(delivered, _count(pops), uncertain, starts)
 
     def _is_offline(self, pops: pa.Table) -> pa.BooleanArray:
         """Whether no client of the group was online when it popped."""
@@ -258,10 +281,7 @@ class NightPops:
     def _outcomes(self, pops: pa.Table, tags: pa.ChunkedArray) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
         """For each pop, the ``valid_from`` of the subscription in force, the number of its outcome, and its doubt.
 
-        The broker compares the hashes of tags. If that of a message is not in the subscription in force, the request
-        carried another one: a client changed its tags before it registered them, or clients of the group disagree. The
-        message then counts as delivered, but its tag may only share the hash of one that the request named.
-        Source: PopMessageResultFilterImpl, PullAPIWrapper. Both check the tags first.
+        If it is not known by which subscription a message was handed out, ``valid_from`` is UNKNOWN_SUBSCRIPTION.
         """
         subscription_from = np.full(len(pops), UNKNOWN_SUBSCRIPTION, np.int64)
         is_dropped, is_uncertain = np.zeros((2, len(pops)), bool)
@@ -269,17 +289,87 @@ class NightPops:
         most_attempts = np.array([self._groups.most_attempts(name) for (name,) in groups], np.int64)
         is_dead = pops["attempt"].to_numpy() > most_attempts[group]
         for own, row in self._in_force(pops):
-            subscription_from[own] = row.valid_from
-            if row.tags_set:
-                own_tags = tags.take(pa.array(own))
-                is_carried = np.isin(np.array(tags_codes(own_tags)), row.code_set or ())
-                is_uncertain[own] = ~is_carried
-                wanted = pa.array(row.tags_set, pa.string())
-                is_dropped[own] = is_carried & ~np.array(pc.is_in(own_tags, value_set=wanted))
+            for at, others in self._of_other_clients(row, own, pops["popped_at"].to_numpy()):
+                subscription_from[at] = row.valid_from
+                if row.tags_set or any(other.tags_set for other in others):
+                    check = check_tags(tags.take(pa.array(at)), row.compiled, others)
+                    is_dropped[at], is_uncertain[at] = check.is_dropped, check.is_uncertain
+                    subscription_from[at[check.is_uncertain | check.is_of_other]] = UNKNOWN_SUBSCRIPTION
         delivered, dropped, dead = range(len(OUTCOMES))
-        subscription_from[is_uncertain] = UNKNOWN_SUBSCRIPTION
         outcome = np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
         return subscription_from, outcome, is_uncertain
+
+    def _of_other_clients(
+        self, row: SubscriptionRow, own: Int64s, popped_at: Int64s
+    ) -> Iterator[tuple[Int64s, Sequence[CompiledSubscription]]]:
+        """Some of the pops while ``row`` was in force, each with the other subscriptions that clients had then."""
+        is_left = np.ones(len(own), bool)
+        for state in self._differing.get(row.key, ()):
+            end = FOREVER if state.valid_to is None else state.valid_to
+            is_then = (state.valid_from <= popped_at[own]) & (popped_at[own] < end)
+            if is_then.any():
+                clients = {(each.expression, each.expression_type, each.class_filter_mode) for each in state.overruled}
+                clients.add((state.expression or "", state.expression_type or "", state.class_filter_mode))
+                yield own[is_then], [self._compiled(row.topic, client) for client in clients - {row.filter}]
+                is_left &= ~is_then
+        yield own[is_left], ()
+
+    @cached_property
+    def _differing(self) -> Mapping[GroupTopic, Sequence[GroupClients]]:
+        """When clients of groups had different subscriptions, by group and topic."""
+        return states_by_key(state for state in client_states(self._events) if state.overruled)
+
+    def _compiled(self, topic: str, subscription: Filter) -> CompiledSubscription:
+        expression, expression_type, names_class = subscription
+        if names_class:
+            return CompiledSubscription()
+        return compile_subscription(topic, expression, expression_type, self._expressions)
+
+
+def _count(pops: pa.Table) -> Counter[Key]:
+    """The number of pops by group, topic and queue id."""
+    queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
+    return Counter(dict(zip(queues, np.bincount(queue, minlength=len(queues)).tolist(), strict=True)))
+
+
+def popped_times(checkpoints: pa.Table, begin: int = BEGINNING) -> dict[GroupTopic, Interval]:
+    """The times (ms) of the first and the last pop after ``begin``, by group and subscribed topic."""
+    checkpoints = filtered(checkpoints, [within("popped_at", begin + 1)])
+    times: dict[GroupTopic, Interval] = {}
+    first = least(checkpoints, ["consumer_group", "topic"], "popped_at")
+    last = greatest(checkpoints, ["consumer_group", "topic"], "popped_at")
+    for (group, topic), at in first.items():
+        key = group, subscribed_topic(group, topic)
+        known = times.get(key, (at, at))
+        times[key] = min(known[0], at), max(known[1], last[group, topic])
+    return times
+
+
+def read_by_pops(
+    checkpoints: pa.Table, pops: Mapping[GroupTopic, Sequence[Interval]], begin: int
+) -> dict[GroupTopic, dict[int, Offsets]]:
+    """By the time (ms) at which groups begin or cease to pop after ``begin``, how far they had come in each queue.
+
+    A group begins where its first pop of a queue began to read, and ceases after the last message that it popped.
+    """
+    read: dict[GroupTopic, dict[int, Offsets]] = {}
+    for key, intervals in pops.items():
+        bounds = [(since, until) for since, until in intervals if since > begin or begin < until < FOREVER]
+        if not bounds:
+            continue
+        where = [one_of("consumer_group", [key[0]]), one_of("topic", [key[1]])]
+        own = sorted_by(filtered(checkpoints, where), "popped_at")
+        for since, until in bounds:
+            popped = filtered(own, [within("popped_at", since, until)])
+            if since > begin:
+                first: dict[int, int] = {}
+                for queue_id, offset in tuples(popped, "queue_id", "start_offset"):
+                    first.setdefault(queue_id, offset)
+                read.setdefault(key, {})[since] = first
+            if begin < until < FOREVER:
+                ends = greatest(popped, ["queue_id"], "queue_offset")
+                read.setdefault(key, {})[until] = {queue_id: offset + 1 for (queue_id,), offset in ends.items()}
+    return read
 
 
 def recorded_blocks(

@@ -236,7 +236,7 @@ def progress_rows(
     for (consumer_group, topic), queue_offsets in broker_offsets.committed.items():
         committed[topic][consumer_group] = queue_offsets
     popped_keys: defaultdict[str, list[Key]] = defaultdict(list)
-    for key in popped.returned:
+    for key in {**popped.returned, **popped.uncertain}:
         popped_keys[key[1]].append(key)
     losing = {topic: known.losing(topic, broker_offsets) for topic, known in before.items()}
     topics: dict[str, TopicOffsets] = dict(before)
@@ -394,7 +394,7 @@ def _count_lost(group: GroupNight, offsets: TopicOffsets, counts: Mapping[str, I
     row = offsets.groups[group.key[0]]
     for queue_id, lost in group.lost.items():
         if (column := offsets.columns.get(queue_id)) is not None:
-            counts["lost"][row, column] = lost
+            counts["lost"][row, column] += lost
 
 
 def _queue_rows(

@@ -5,12 +5,15 @@ A trace is stronger than any rule, so it decides
 - the messages in *uncertain* windows, those of clients that disagree, and those that were in flight when the group left
   or changed its subscription: one that a client traced is DELIVERED, and one that complete traces deny is DENIED
   (:mod:`filtering.delivery.traced_deliveries`);
+- whether a group got the messages that the broker deleted in the night in which it came back for them;
 - how often a message was received: if a client traced it more often than the rules say, the other times are
-  deliveries, too, as when a client leaves while it consumes.
+  deliveries, too, as when a client leaves while it consumes;
+- whether a client got what the broker's record says that a pop handed out: it may have been dropped by its tags, given
+  up, or popped for nobody. No trace denies it, since the messages of a queue go to any of the clients that pop.
 
-These deliveries have the source TRACED. They take the place of what tonight's filters say of the same message and
-group. What an earlier night decided stays: what tonight's traces say of it are rows of tonight. Where nothing is open,
-traces decide nothing: they are the check of the rules, and audits name what they contradict.
+These deliveries have the source TRACED. They take the place of what is said tonight of the same message and group.
+What an earlier night decided stays: what tonight's traces say of it are rows of tonight. Where nothing is open, traces
+decide nothing: they are the check of the rules, and audits name what they contradict.
 """
 
 from __future__ import annotations
@@ -28,9 +31,9 @@ import pyarrow.compute as pc
 from filtering.consumption.group import HELD_PULL_MS
 from filtering.delivery.block_schema import MATCH, Outcome
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind
+from filtering.delivery.pull_window import FOREVER, ConsumeMode, PullWindow, WindowKind
 from filtering.delivery.traced_deliveries import Mask, denied
-from filtering.pops.handed_out import nth
+from filtering.pops.handed_out import NONE, matching, nth
 from filtering.subscriptions.events import GroupTopic
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
@@ -40,13 +43,15 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, positions_of, table_of_pairs
 from schemas.delta.table_rows import group_numbers, one_of, sorted_by, within
-from schemas.pops import RECORDED, TRACED
+from schemas.pops import POPS, RECORDED, TRACED
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import filtered_to
 from schemas.trace_comparison import TRACE_COLUMNS, compared, keys, traceable, with_message
 
 OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED)
-_DECIDED_OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED, Outcome.DROPPED_BY_CLIENT)
+_DECIDED_OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED, Outcome.DROPPED_BY_CLIENT, Outcome.DEAD)
+_INSTEAD_OF = {Outcome.DELIVERED: (Outcome.DROPPED_BY_CLIENT, Outcome.DEAD), Outcome.DENIED: (Outcome.DELIVERED,)}
+"""By the outcome that traces decide, those of which it takes the place."""
 
 
 class CountChange(NamedTuple):
@@ -63,25 +68,31 @@ class _Covered:
     """Of some messages: whether a window of tonight or of the night before filtered them, and of tonight.
 
     ``is_open``: whether it is uncertain who received them. ``is_of_client``: whether a client with other tags than the
-    group's other clients read them. ``subscription_from``: of what filtered them.
+    group's other clients read them. ``is_lost``: whether they count as deleted before the group pulled them tonight.
+    ``subscription_from``: of what filtered them.
     """
 
     is_filtered: Mask
     is_tonight: Mask
     is_open: Mask
     is_of_client: Mask
+    is_lost: Mask
     subscription_from: Int64s
 
 
 class TracedDeliveries:
     """What the traces of a night decide. Its windows, deliveries and traces are in ``changes``.
 
-    ``end``: the physical offset up to which the night goes. ``as_of``: its end, ms. Since traces come late, those of
-    the night before are compared with deliveries of both nights.
+    ``end``: the physical offset up to which the night goes. ``as_of``: its end, ms. ``popping``: the groups whose pops
+    the broker writes down. Since traces come late, those of the night before are compared with deliveries of both
+    nights.
     """
 
-    def __init__(self, state: BrokerState, changes: Changes, end: int, as_of: int) -> None:
+    def __init__(
+        self, state: BrokerState, changes: Changes, end: int, as_of: int, popping: Collection[str] = ()
+    ) -> None:
         self._changes = changes
+        self._popping = popping
         self._end, self._as_of = end, as_of
         self._first_trace = filtered_to(state.nights[:-1])
         self._before = state.nights[-1].run if state.nights else ""
@@ -93,6 +104,7 @@ class TracedDeliveries:
         rows = with_message(self._changes.rows(CONSUMPTIONS, TRACE_COLUMNS, where))
         repeated = rows.filter(pa.array(_is_repeated(rows)))
         groups = {group for group, _ in self._open_keys} | set(repeated["consumer_group"].to_pylist())
+        groups |= {*self._popping}
         rows = rows.filter(pc.is_in(rows["consumer_group"], value_set=pa.array(sorted(groups), pa.string())))
         if not len(rows):
             return {}
@@ -129,7 +141,7 @@ class TracedDeliveries:
         is_denied_before = pc.equal(deliveries["outcome"], Outcome.DENIED)
         denied_before, deliveries = (
             deliveries.filter(is_denied_before),
-            deliveries.filter(pc.equal(deliveries["outcome"], Outcome.DELIVERED)),
+            self._pulled(deliveries.filter(pc.equal(deliveries["outcome"], Outcome.DELIVERED))),
         )
         traces, compared_deliveries = compared(rows, deliveries, self._as_of)
         storage, files = self._changes.warehouse.log(COMMITLOG).storage, self._changes.files(COMMITLOG)
@@ -144,6 +156,14 @@ class TracedDeliveries:
         run, source = (pa.repeat(text, len(newly_denied)) for text in (self._changes.run, TRACED))
         return replaced(newly_denied, outcome=pa.repeat(Outcome.DENIED, len(newly_denied)), run=run, source=source)
 
+    def _pulled(self, deliveries: pa.Table) -> pa.Table:
+        """The deliveries without those of pops."""
+        popped = {key for key, windows in self._windows.items() if any(_is_popped(window) for _, window in windows)}
+        keys_of_deliveries, number = group_numbers(deliveries, ["consumer_group", "topic"])
+        is_popped = np.array([key in popped for key in keys_of_deliveries], bool)[number]
+        is_popped |= np.array(pc.equal(deliveries["source"], RECORDED))
+        return deliveries.filter(pa.array(~is_popped))
+
     def _received(self, rows: pa.Table, deliveries: pa.Table) -> pa.Table:
         """What clients traced more often than it was delivered, as PAIRS: open messages, and those received again."""
         delivery_keys, keys_of_rows = keys(deliveries.filter(pc.equal(deliveries["outcome"], Outcome.DELIVERED)), rows)
@@ -157,17 +177,18 @@ class TracedDeliveries:
         traced = _most_traced_try(self._changes.rows(CONSUMPTIONS, TRACE_COLUMNS, where))
         deliveries = self._decided(groups, "")
         deliveries = sorted_by(deliveries.filter(offsets.mask(deliveries)), "available_at")
-        is_dropped = pc.and_(
-            pc.equal(deliveries["outcome"], Outcome.DROPPED_BY_CLIENT), pc.equal(deliveries["run"], self._changes.run)
-        )
-        masks = pc.equal(deliveries["outcome"], Outcome.DELIVERED), pc.equal(deliveries["source"], RECORDED), is_dropped
-        key, delivery_key, *others = keys(traced, deliveries, *(deliveries.filter(mask) for mask in masks))
-        delivered, recorded, dropped = others
-        times_delivered = np.bincount(delivered, minlength=key.max(initial=0) + 1)[key]
+        is_tonight = pc.equal(deliveries["run"], self._changes.run)
+        is_dropped = pc.and_(pc.is_in(deliveries["outcome"], pa.array(_INSTEAD_OF[Outcome.DELIVERED])), is_tonight)
+        parts = [deliveries.filter(mask) for mask in (pc.equal(deliveries["outcome"], Outcome.DELIVERED), is_dropped)]
+        popped = self._recorded_pops(traced)
+        key, delivery_key, delivered, dropped, popped_key = keys(traced, deliveries, *parts, popped)
+        size = max((int(each.max(initial=0)) for each in (key, delivery_key, popped_key)), default=0) + 1
+        times_delivered, times_popped = (np.bincount(each, minlength=size)[key] for each in (delivered, popped_key))
         covered = self._covered(traced, traced["consumed_at"].fill_null(self._as_of))
-        is_new = nth(key) >= times_delivered
-        is_new &= np.where(times_delivered > 0, ~np.isin(key, recorded), covered.is_open & covered.is_filtered)
-        last_subscription_from = np.full(max(key.max(initial=0), delivery_key.max(initial=0)) + 1, 0)
+        is_new, is_popped = nth(key) >= times_delivered, times_popped > 0
+        is_known = np.where(times_delivered > 0, True, covered.is_open & covered.is_filtered)
+        is_new &= np.where(is_popped, nth(key) < times_popped, is_known)
+        last_subscription_from = np.zeros(size, np.int64)
         last_subscription_from[delivery_key] = deliveries["subscription_from"].to_numpy()
         subscription_from = np.where(covered.is_filtered, covered.subscription_from, last_subscription_from[key])
         was_dropped = np.isin(key, dropped) & (times_delivered == 0)
@@ -180,14 +201,26 @@ class TracedDeliveries:
             passed_stage1=passed,
             passed_stage2=passed,
             scanned=passed * ~is_first[is_new],
-            hash_collisions=-(was_dropped & ~covered.is_of_client)[is_new].astype(np.int64),
+            lost=-(covered.is_lost & (times_delivered == 0))[is_new].astype(np.int64),
+            hash_collisions=-(was_dropped & ~is_popped & ~covered.is_of_client)[is_new].astype(np.int64),
         )
-        traced = traced.filter(pa.array(is_new)).rename_columns({"consumed_at": "available_at"})
+        pop_at = matching([popped_key], [key])
+        popped_at = popped["popped_at"].take(pa.array(pop_at, mask=pop_at == NONE))
+        traced = traced.append_column("available_at", pc.coalesce(popped_at, traced["consumed_at"]))
+        traced = traced.filter(pa.array(is_new)).drop_columns(["consumed_at", "run"])
         known = {"outcome": Outcome.DELIVERED, "source": TRACED, "run": self._changes.run}
-        traced = traced.drop_columns("run")
         for name, text in known.items():
             traced = traced.append_column(name, pa.repeat(text, len(traced)))
         return traced.select(PAIRS.names).cast(PAIRS)
+
+    def _recorded_pops(self, traced: pa.Table) -> pa.Table:
+        """The pops of the broker's record that handed out some messages to the groups that traced them, by time."""
+        groups = [group for group in pc.unique(traced["consumer_group"]).to_pylist() if group in self._popping]
+        offsets = traced["commitlog_offset"].to_pylist() if groups else []
+        where = [one_of("source", [RECORDED]), one_of("consumer_group", groups), one_of("commitlog_offset", offsets)]
+        return sorted_by(
+            self._changes.rows(POPS, ["consumer_group", "commitlog_offset", "popped_at"], where), "popped_at"
+        )
 
     def _count(self, rows: pa.Table, **changes: Int64s) -> None:
         """Adds up, by group and queue, how each row changes some counts."""
@@ -202,8 +235,8 @@ class TracedDeliveries:
 
         ``received_at`` (ms): when the group received each message, as far as that is known.
         """
-        is_filtered, is_tonight, is_open, is_of_client = np.zeros((4, len(rows)), bool)
-        covered = _Covered(is_filtered, is_tonight, is_open, is_of_client, np.zeros(len(rows), np.int64))
+        no = np.zeros((5, len(rows)), bool)
+        covered = _Covered(no[0], no[1], no[2], no[3], no[4], np.zeros(len(rows), np.int64))
         received = received_at.to_numpy()
         offsets = rows["commitlog_offset"].to_numpy()
         stored = self._stored_at(offsets)
@@ -217,11 +250,13 @@ class TracedDeliveries:
                 if _ends(window):
                     since, until = stored[own] - HELD_PULL_MS, np.maximum(stored[own] + HELD_PULL_MS, received[own])
                     covered.is_open[own] |= (since <= window.stored_to) & (window.stored_to <= until)
-                if window.kind in PULLED:
+                if window.kind is WindowKind.LOST:
+                    covered.is_lost[inside] = run == self._changes.run
+                if window.kind in (*PULLED, WindowKind.LOST):
                     covered.is_filtered[inside] = True
                     covered.is_of_client[inside] = window.is_of_client
                     covered.subscription_from[inside] = window.subscription_from
-                    covered.is_tonight[inside] |= run == self._changes.run
+                    covered.is_tonight[inside] |= run == self._changes.run and window.kind in PULLED
         return covered
 
     def _stored_at(self, offsets: Int64s) -> Int64s:
@@ -238,18 +273,17 @@ class TracedDeliveries:
 
     def _replace(self, decided: pa.Table) -> None:
         """Takes what traces decided otherwise out of the deliveries of tonight."""
-        instead = {Outcome.DELIVERED: Outcome.DROPPED_BY_CLIENT, Outcome.DENIED: Outcome.DELIVERED}
         numbers = group_numbers(decided, ["topic", "consumer_group", "outcome"])
         taken: defaultdict[str, dict[tuple[str, str], Int64s]] = defaultdict(dict)
         for number, (topic, group, outcome) in enumerate(numbers[0]):
             offsets = decided["commitlog_offset"].to_numpy()[numbers[1] == number]
-            taken[topic][group, instead[outcome]] = offsets
+            taken[topic] |= {(group, instead): offsets for instead in _INSTEAD_OF[outcome]}
         where = [one_of("run", [self._changes.run]), one_of("topic", taken)]
         blocks = self._changes.rows(DELIVERY_BLOCKS, where=where)
-        is_planned = pc.is_null(blocks["source"])
-        changed = list(_without(blocks.filter(is_planned), taken))
+        is_traced = pc.equal(blocks["source"], TRACED).fill_null(False)
+        changed = list(_without(blocks.filter(pc.invert(is_traced)), taken))
         self._changes.delete_rows(DELIVERY_BLOCKS, where)
-        self._changes.add_rows(DELIVERY_BLOCKS, [*blocks.filter(pc.invert(is_planned)).to_batches(), *changed])
+        self._changes.add_rows(DELIVERY_BLOCKS, [*blocks.filter(is_traced).to_batches(), *changed])
 
     def _add(self, decided: pa.Table) -> None:
         stored = self._stored_at(decided["commitlog_offset"].to_numpy())
@@ -260,7 +294,12 @@ class TracedDeliveries:
 
 def _is_open(window: PullWindow) -> bool:
     """Whether it is not known who received the messages of a window."""
-    return window.kind is WindowKind.UNCERTAIN or window.is_of_client
+    return window.kind in (WindowKind.UNCERTAIN, WindowKind.LOST) or window.is_of_client
+
+
+def _is_popped(window: PullWindow) -> bool:
+    """Whether the group pops: then the messages of a queue go to any of its clients."""
+    return window.mode is ConsumeMode.POP
 
 
 def _ends(window: PullWindow) -> bool:

@@ -231,9 +231,9 @@ def broker_name(topics: dict[str, int]) -> str | None:
 def read_pop_groups(storage: Storage) -> PopGroups:
     """The groups that pop, as far as a store's files can be read: a damaged file says nothing."""
     try:
-        popping = frozenset(pop_consumers(storage))
+        modes = {(group, topic): mode for group, topic, mode in request_modes(storage)}
     except ConfigFileError:
-        popping = frozenset()
+        modes = {}
     try:
         groups = fields((read_document(storage, GROUPS) or {}).get("subscriptionGroupTable"))
         configs = {group: config for group, config in groups if isinstance(config, dict)}
@@ -241,21 +241,25 @@ def read_pop_groups(storage: Storage) -> PopGroups:
         configs = {}
     times = {group: config.get("retryMaxTimes") for group, config in configs.items()}
     return PopGroups(
-        popping,
+        frozenset(key for key, mode in modes.items() if mode == "POP"),
         {group: most for group, most in times.items() if isinstance(most, int) and most != RETRY_MAX_TIMES},
         frozenset(group for group, config in configs.items() if config.get("consumeMessageOrderly") is True),
+        frozenset(key for key, mode in modes.items() if mode == "PULL"),
     )
 
 
-def pop_consumers(storage: Storage) -> set[GroupTopic]:
-    """The groups and topics whose clients are told to use POP (MessageRequestModeManager). Raises ConfigFileError."""
+def pop_consumers(storage: Storage) -> Iterator[GroupTopic]:
+    """The groups and topics whose clients are told to use POP. Raises ConfigFileError."""
+    return ((group, topic) for group, topic, mode in request_modes(storage) if mode == "POP")
+
+
+def request_modes(storage: Storage) -> Iterator[tuple[str, str, object]]:
+    """The groups, topics and modes that clients are told to use (MessageRequestModeManager). Raises ConfigFileError."""
     document = read_json(storage, REQUEST_MODES) or {}
-    return {
-        (group, topic)
-        for topic, groups in fields(document.get("messageRequestModeMap"))
-        for group, mode in fields(groups)
-        if isinstance(mode, dict) and mode.get("mode") == "POP"
-    }
+    for topic, groups in fields(document.get("messageRequestModeMap")):
+        for group, mode in fields(groups):
+            if isinstance(mode, dict):
+                yield group, topic, mode.get("mode")
 
 
 def fields(value: object) -> Iterator[tuple[str, object]]:

@@ -81,6 +81,30 @@ class GrowingBroker:
         return {name: tables[name] for name in FACTS}
 
 
+def pop(
+    broker: GrowingBroker,
+    group: str,
+    *queue_offsets: int,
+    start: int | None = None,
+    topic: str = "T",
+    acknowledges: bool = True,
+) -> int:
+    """Appends the record of a pop from queue 0, which begins at ``start`` (None: its first message).
+
+    Returns the time of the pop (ms).
+    """
+    at, begin = broker.log.time, queue_offsets[0] if start is None else start
+    same = {"bn": "b", "c": group, "t": topic, "q": 0, "so": begin, "pt": at}
+    distances = [offset - begin for offset in queue_offsets]
+    bodies = [("ck", same | {"d": distances, "n": len(distances), "it": 60_000, "bm": 0, "ro": 0})]
+    bodies += [("ack", same | {"ao": offset}) for offset in (queue_offsets if acknowledges else ())]
+    for tag, body in bodies:
+        text = json.dumps(body, separators=(",", ":")).encode()
+        broker.log.append(topic="rmq_sys_wheel_timer", body=text, TAGS=tag, REAL_TOPIC="rmq_sys_REVIVE_LOG_c")
+    broker.log.write(broker.folder / "store")
+    return at
+
+
 def night_of_a_slow_group(broker: GrowingBroker, events: list[str], committed: int) -> None:
     """A night whose snapshot is of a minute after its last message."""
     broker.log.write_queues(broker.folder / "store")

@@ -34,6 +34,7 @@ from schemas.pops import POPS
 from tests.captures import capture, rows
 from tests.nights.commands import NIGHTS, Run, night, rows_of, without_runs
 from tests.nights.damage import copy_of, one_row, rewrite
+from tests.nights.growing_broker import BEFORE, GrowingBroker, event, pop
 from tests.nights.missed_rows import assert_said_alike, missed_rows
 
 DEV, PLAIN = "pop_dev", "pop_plain"
@@ -555,3 +556,99 @@ def test_the_record_corrects_what_was_registered(tmp_path: Path) -> None:
         uncertain[row["consumer_group"]] += row["uncertain"]
     assert uncertain["pop_change_tag"] > 13
     assert {group for group in uncertain if uncertain[group]} >= {"pop_fail_change_3", "pop_rush_3"}
+
+
+def registered(at: int, tags: str, client: int = 1) -> str:
+    more = {"client_id": f"g#{client}", "protocol": "remoting_pop", "consume_from": "first"}
+    return event(at, "register", "g", type="TAG", expression=tags, sub_version=at, **more)
+
+
+def outcomes(broker: GrowingBroker) -> list[tuple[int, str]]:
+    return sorted((row["queue_offset"], row["outcome"]) for row in rows_of(broker.folder / "w", "deliveries"))
+
+
+def uncertain_messages(broker: GrowingBroker) -> int:
+    return sum(row["uncertain"] for row in rows_of(broker.folder / "w", "delivery_stats"))
+
+
+@pytest.mark.parametrize("in_force", [1, 2])
+def test_what_only_one_of_the_clients_that_may_have_popped_it_keeps_is_uncertain(
+    broker: GrowingBroker, in_force: int
+) -> None:
+    """Aa and BB have one hash. Only the second client asks for C."""
+    for tags in ("Aa", "BB", "C"):
+        broker.log.append(TAGS=tags)
+    pop(broker, "g", 10, 11, 12)
+    clients = [registered(BEFORE, "Aa", 1), registered(BEFORE + 1, "BB || C", 2)]
+    broker.night(clients if in_force == 2 else [*clients, registered(BEFORE + 2, "Aa", 1)])
+    kept = {1: 10, 2: 11}[in_force]
+    decided = [(each, "DELIVERED" if each == kept else "DROPPED_BY_CLIENT") for each in (10, 11)]
+    assert outcomes(broker) == [*decided, (12, "DELIVERED")]
+    assert uncertain_messages(broker) == 2
+    assert broker.passes_audits()
+
+
+def test_what_was_popped_when_the_last_client_had_left_may_have_been_received(broker: GrowingBroker) -> None:
+    pop(broker, "g", 0, acknowledges=False)
+    left = json.dumps({"at": broker.log.time, "op": "unregister", "group": "g", "client_id": "g#1"})
+    pop(broker, "g", 1)
+    pop(broker, "g", 2, acknowledges=False)
+    broker.night([registered(BEFORE, "*"), left])
+    assert outcomes(broker) == [(0, "DELIVERED"), (1, "DELIVERED")]
+    assert uncertain_messages(broker) == 1
+
+
+def switch(broker: GrowingBroker, mode: str) -> None:
+    config = broker.folder / "store" / "config"
+    config.mkdir(exist_ok=True)
+    modes = {"messageRequestModeMap": {"T": {"g": {"topic": "T", "consumerGroup": "g", "mode": mode}}}}
+    (config / "messageRequestMode.json").write_text(json.dumps(modes))
+
+
+def test_a_group_that_is_switched_while_it_is_online(broker: GrowingBroker) -> None:
+    """It pulls, pops and pulls again. The broker has no event of it, but its record has how far the group had come."""
+    events = [event(BEFORE, "register", "g", type="TAG", expression="A", consume_from="first")]
+
+    def new(*tags: str) -> None:
+        for each in tags:
+            broker.log.append(TAGS=each)
+        broker.log.write(broker.folder / "store")
+
+    new("A", "B")
+    broker.night(events)
+    new("A", "A", "B", "A", "A")  # 12 to 16; 15 is in the range of the first pop
+    pop(broker, "g", 15, 16)
+    switch(broker, "POP")
+    broker.night(events)
+    new("A", "B", "A")
+    pop(broker, "g", 17, start=17)
+    new("A")
+    switch(broker, "PULL")
+    broker.night(events)
+    new("A")
+    pop(broker, "g", 21)
+    new("A")
+    broker.night(events)  # switched twice
+    rows = [row for row in rows_of(broker.folder / "w", "deliveries") if row["topic"] == "T"]
+    popped = {15, 16, 17, 21}
+    assert sorted((row["queue_offset"], row["source"]) for row in rows) == [
+        (offset, "RECORDED" if offset in popped else "PLANNED") for offset in (10, 12, 13, 15, 16, 17, 19, 20, 21, 22)
+    ]
+    assert broker.passes_audits()
+    last = max(row["as_of"] for row in rows_of(broker.folder / "w", "run_ledger"))
+    before = broker.facts()
+    broker.night(events, "--redo-from", last)
+    assert broker.facts() == before
+
+
+def test_the_record_is_judged_by_the_messages_that_a_new_queue_had_then(broker: GrowingBroker) -> None:
+    """The topic is deleted and made again: messages of the old queue have the same offsets."""
+    broker.log.append(3, TAGS="A")
+    pop(broker, "g", 10, 11, 12, start=0)
+    broker.log.queues["T", 0].clear()
+    for tags in "BBBBBBBBBBBA":
+        broker.log.append(TAGS=tags)
+    pop(broker, "g", 11, start=0)
+    broker.night([registered(BEFORE, "A")])
+    assert outcomes(broker) == [(offset, "DELIVERED") for offset in (10, 11, 11, 12)]
+    assert broker.failed_audits() == []

@@ -17,7 +17,7 @@ from schemas.errors import time_text
 from tests.broker_log import EVERY
 from tests.captures import capture, rows
 from tests.nights.commands import Run, night, rows_of
-from tests.nights.growing_broker import BEFORE, GrowingBroker, event
+from tests.nights.growing_broker import BEFORE, GrowingBroker, event, pop
 
 PROCESS = "0A0000070001" + "4E0E2F2A"
 """The address 10.0.0.7, process 1, and a class loader."""
@@ -150,6 +150,20 @@ def test_which_message_a_trace_means(broker: GrowingBroker) -> None:
         (call(5), "shop%g", "T", 13, 1),
         (call(6), "shop%g", "T", 12, 1),
         (call(7), "shop%g", None, None, 0),
+    ]
+
+
+def test_a_trace_of_what_was_popped_again_means_the_redelivery(broker: GrowingBroker) -> None:
+    """Both names of retry topics, and those of other groups."""
+    broker.log.append(UNIQ_KEY="M1").append(UNIQ_KEY="M2").append(UNIQ_KEY="M3")
+    for topic, message_id in (("%RETRY%g_T", "M1"), ("%RETRY%g+T", "M2"), ("%RETRY%h_T", "M3"), ("%RETRY%g_h_T", "M3")):
+        broker.log.append(topic=topic, UNIQ_KEY=message_id)
+    trace(broker, *(called(number, f"M{number}") for number in (1, 2, 3)))
+    broker.night([tagged("g"), tagged("h"), tagged("g_h")])
+    assert consumptions(broker, "request_id", "topic", "queue_offset", "records") == [
+        (call(1), "%RETRY%g_T", 0, 1),
+        (call(2), "%RETRY%g+T", 0, 1),
+        (call(3), "T", 12, 1),
     ]
 
 
@@ -403,3 +417,66 @@ def test_the_journey_of_a_message_has_what_its_clients_wrote(broker: GrowingBrok
     answer = json.loads(broker.run(explain, *asked, "--group", "g", "--json").out)
     assert [step["kind"] for step in answer["journey"]] == ["FILTERED", "CONSUMED", "CONSUMED"]
     assert answer["journey"][1]["call"] == {"client": client, "retry_times": 0, "cost": 12, "success": False, "code": 2}
+
+
+def popping(client: int, tags: str) -> str:
+    more = {"type": "TAG", "consume_from": "first", "protocol": "remoting_pop"}
+    return event(BEFORE + client, "register", "g", expression=tags, client_id=f"g#{client}", sub_version=client, **more)
+
+
+def test_traces_decide_which_client_popped_a_message(broker: GrowingBroker) -> None:
+    """Aa and BB have one hash, and the second client's tags are in force. The last pop is of a client that left."""
+    for number, tags in enumerate(["Aa", "BB", "Aa", "Aa"]):
+        broker.log.append(UNIQ_KEY=f"M{number}", TAGS=tags, MSG_REGION="DefaultRegion")
+    first, second = pop(broker, "g", 10, 11, 12), broker.log.time
+    gone = [json.dumps({"at": second, "op": "unregister", "group": "g", "client_id": f"g#{each}"}) for each in (1, 2)]
+    assert pop(broker, "g", 13, acknowledges=False) == second
+    trace(broker, *(called(number, f"M{number}", at=first + number) for number in (0, 3)))
+    ended = broker.night([popping(1, "Aa"), popping(2, "BB"), *gone])
+    traced_pops = [(10, "DELIVERED", "TRACED"), (13, "DELIVERED", "TRACED")]
+    recorded = [(11, "DELIVERED", "RECORDED"), (12, "DROPPED_BY_CLIENT", "RECORDED")]
+    assert decided(broker, "g") == sorted([*traced_pops, *recorded])
+    rows = {row["queue_offset"]: row for row in rows_of(broker.folder / "w", "deliveries")}
+    assert [rows[offset]["available_at"] for offset in (10, 13)] == [first, second]
+    assert "contradict" not in ended.out
+    (stats,) = (row for row in rows_of(broker.folder / "w", "delivery_stats") if row["topic"] == "T")
+    assert (stats["passed_stage2"], stats["delivered"], stats["hash_collisions"]) == (4, 3, 0)
+    assert broker.passes_audits()
+
+
+def test_traces_of_one_client_do_not_deny_what_another_one_popped(broker: GrowingBroker) -> None:
+    for number in range(3):
+        broker.log.append(UNIQ_KEY=f"M{number}", MSG_REGION="DefaultRegion")
+    at = [pop(broker, "g", offset) for offset in (10, 11, 12)]
+    trace(broker, *(called(number, f"M{number}", at=at[0] + number) for number in (0, 2)))
+    broker.grow()
+    ended = broker.night([popping(1, "*"), popping(2, "*")])
+    assert "contradict" not in ended.out
+    assert decided(broker, "g") == [(offset, "DELIVERED", "RECORDED") for offset in (10, 11, 12)]
+    assert broker.failed_audits("--all") == []
+
+
+def test_traces_decide_what_was_deleted_in_the_night_in_which_the_group_came_back(broker: GrowingBroker) -> None:
+    """T 0/10 and 0/11 wait for the group. The broker deletes them: before it comes back, or after that."""
+    left = json.dumps({"at": broker.log.time, "op": "unregister", "group": "g"})
+    broker.log.append(UNIQ_KEY="M0").append(UNIQ_KEY="M1")
+    broker.log.segment = len(broker.log.data)
+    broker.log.write(broker.folder / "store")
+    broker.commit(broker.log.time, g=10)
+    broker.night([tagged("g"), left])
+    broker.log.time += EVERY
+    back = event(broker.log.time, "register", "g", type="TAG", expression="*", consume_from="first")
+    broker.log.append(UNIQ_KEY="M2")
+    trace(broker, called(1, "M1", at=broker.log.time), called(2, "M2", at=broker.log.time))
+    broker.log.write(broker.folder / "store", start=broker.log.segment)
+    broker.log.write_queues(broker.folder / "store")
+    ended = broker.night([tagged("g"), left, back])
+    assert ended.code == 0, ended.error
+    assert "contradict" not in ended.out
+    assert decided(broker, "g") == [(11, "DELIVERED", "TRACED"), (12, "DELIVERED", "PLANNED")]
+    stats = max(
+        (row for row in rows_of(broker.folder / "w", "delivery_stats") if row["topic"] == "T"),
+        key=lambda row: row["run"],
+    )
+    assert (stats["lost"], stats["delivered"], stats["scanned"]) == (1, 2, 2)
+    assert broker.passes_audits()

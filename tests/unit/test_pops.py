@@ -103,6 +103,31 @@ def test_when_a_group_pops(
     assert pulls == [at for at in (100, 300) if at not in popping]
 
 
+@pytest.mark.parametrize(
+    ("groups", "popped", "night", "expected"),
+    [
+        (PopGroups(), {KEY: (150, 160)}, (BEGINNING, 199), [(BEGINNING, FOREVER)]),
+        (PopGroups(), {KEY: (150, 160)}, (120, 199), [(150, FOREVER)]),
+        (PopGroups(frozenset({KEY})), {}, (120, 199), [(199, FOREVER)]),
+        (PopGroups(pulling=frozenset({KEY})), {KEY: (150, 160)}, (120, 199), [(150, 161)]),
+        (PopGroups(pulling=frozenset({KEY})), {KEY: (150, 160)}, (BEGINNING, 199), [(BEGINNING, 161)]),
+        (PopGroups(pulling=frozenset({KEY})), {}, (120, 199), []),
+    ],
+)
+def test_a_group_that_is_switched_while_it_is_online(
+    groups: PopGroups,
+    popped: dict[tuple[str, str], tuple[int, int]],
+    night: tuple[int, int],
+    expected: list[tuple[int, int]],
+) -> None:
+    events = [registered(100)]
+    rows = {KEY: subscription_history(events, BrokerConfig())}
+    modes = PopModes().with_configuration(groups, night[1]).with_switches(popped, rows, events, groups, night)
+    modes = PopModes.from_text(modes.with_pops({key: first for key, (first, _) in popped.items()}).text)
+    pops = modes.pops(rows, events, groups, BrokerConfig(), expects_record=True)
+    assert pops.recorded.get(KEY, []) == expected
+
+
 def test_events_keep_their_protocol_and_what_requests_carry() -> None:
     line = '{"at": 5, "op": "pop_subscription", "group": "cg", "topic": "T", "type": "SQL92", "expression": "a > 1"}'
     popped = parse_event(line)
@@ -115,6 +140,6 @@ def test_events_keep_their_protocol_and_what_requests_carry() -> None:
 
 
 def test_groups_give_up_after_their_own_number_of_attempts() -> None:
-    groups = PopGroups(frozenset({KEY}), {"cg": 1}, frozenset({"cg_in_order"}))
+    groups = PopGroups(frozenset({KEY}), {"cg": 1}, frozenset({"cg_in_order"}), frozenset({("cg_back", "T")}))
     assert PopGroups.from_text(groups.text) == groups
     assert (groups.most_attempts("cg"), groups.most_attempts("other")) == (2, 17)
