@@ -18,19 +18,23 @@ the other. The cost here is messages times groups: it is made for tens of groups
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from filtering.pops.modes import PopGroups
+from filtering.sql92 import Expressions
+from filtering.subscriptions.inconsistency import ClientSubscription, client_states
+from filtering.subscriptions.subscription_row import compile_subscription
 from schemas.commitlog import COMMITLOG
 from schemas.ledger_check import open_runs
 from schemas.pops import POPS, RECORDED
 from schemas.pull_windows import PULL_WINDOWS
 from schemas.run_ledger import POP_GROUPS, by_broker, nights_of, unreplaced_runs
 from schemas.spark_views import with_properties
-from schemas.subscriptions import SUBSCRIPTIONS
+from schemas.subscriptions import SUBSCRIPTIONS, read_events
 from schemas.tables import CONSUMEQUEUE
 
 if TYPE_CHECKING:
@@ -42,6 +46,9 @@ if TYPE_CHECKING:
 NIGHTS = """broker_name STRING, run STRING, began BIGINT, log_from BIGINT, bit_num INT, has_extension BOOLEAN,
   makes_bit_maps BOOLEAN, filters_retries BOOLEAN, filters_retries_by_tag BOOLEAN, delays ARRAY<BIGINT>,
   retry_max_times MAP<STRING, INT>"""
+
+CLIENTS = """broker_name STRING, consumer_group STRING, topic STRING, valid_from BIGINT, valid_to BIGINT,
+  subscriptions ARRAY<STRUCT<tags_set: ARRAY<STRING>, code_set: ARRAY<INT>>>"""
 
 # A request that pops a retry topic brings the group's subscription to the original topic.
 _SUBSCRIBED = """if(substr(topic, 1, length(consumer_group) + 8) IN
@@ -173,32 +180,46 @@ STAGE_2 = """
 
 # A tag whose hash is not in the subscription in force was asked for by another one, which is not known. What a group
 # pops while it is offline, its proxy holds for a client that left: unless it is acknowledged, nobody got it.
+# A request carries the subscription in force, or that of another client of the group: the broker compares the hash of
+# the tag with it, and its client the tag. Where both are possible and decide differently, that in force decides.
 POPPED = """
   WITH popped AS (SELECT *, _SUBSCRIBED AS subscribed FROM {pops}), in_force AS (
-    SELECT e.*, p.consumer_group, p.popped_at, p.source, p.run AS decided_by, s.valid_from, s.tags_set,
+    SELECT e.*, p.consumer_group, p.popped_at, p.source, p.run AS decided_by, s.valid_from,
       coalesce(n.retry_max_times[p.consumer_group], 16) + 1 AS most_attempts,
-      coalesce(size(s.tags_set), 0) <= 0 OR array_contains(s.code_set, e.tags_code) AS is_named
+      transform(concat(array(struct(s.tags_set, s.code_set)), coalesce(c.subscriptions, array())), carried -> struct(
+        coalesce(size(carried.tags_set), 0) <= 0 OR array_contains(carried.code_set, e.tags_code) AS returns,
+        coalesce(size(carried.tags_set), 0) <= 0 OR coalesce(array_contains(carried.tags_set, e.tags), false) AS keeps
+      )) AS checks
     FROM popped p
     JOIN {entries} e ON e.broker_name = p.broker_name AND e.topic = p.topic AND e.commitlog_offset = p.commitlog_offset
     JOIN {nights} n ON n.broker_name = p.broker_name AND n.run = p.run
     LEFT JOIN {subscriptions} s ON s.broker_name = p.broker_name AND s.consumer_group = p.consumer_group
       AND s.topic = p.subscribed AND s.valid_from <= p.popped_at AND (s.valid_to IS NULL OR p.popped_at < s.valid_to)
+    LEFT JOIN {clients} c ON c.broker_name = p.broker_name AND c.consumer_group = p.consumer_group
+      AND c.topic = s.topic AND c.valid_from <= p.popped_at AND (c.valid_to IS NULL OR p.popped_at < c.valid_to)
     WHERE coalesce(s.is_consuming, true) OR p.acknowledged_at IS NOT NULL
+  ), judged AS (
+    SELECT *, exists(checks, each -> each.returns AND each.keeps) AS may_be_kept,
+      exists(checks, each -> each.returns AND NOT each.keeps) AS may_be_dropped
+    FROM in_force
   )
-  SELECT *, popped_at AS available_at, if(is_named, coalesce(valid_from, 0), 0) AS subscription_from,
-    if(is_named, tags_set, NULL) AS client_tags
-  FROM in_force""".replace("_SUBSCRIBED", _SUBSCRIBED)
+  SELECT *, popped_at AS available_at,
+    if(checks[0].returns AND may_be_kept <> may_be_dropped, coalesce(valid_from, 0), 0) AS subscription_from,
+    if(may_be_kept = may_be_dropped, checks[0].returns AND NOT checks[0].keeps, may_be_dropped) AS is_dropped
+  FROM judged""".replace("_SUBSCRIBED", _SUBSCRIBED)
 
 # The client compares the tag itself, and gives up what it got too often by pops.
-_RETURNED = """consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset, store_timestamp, tags,
-    reconsume_times, most_attempts, available_at, subscription_from, client_tags, decided_by"""
+_RETURNED = """consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset, store_timestamp,
+    reconsume_times, most_attempts, available_at, subscription_from, decided_by"""
 DELIVERIES = """
   WITH returned AS (
-    SELECT _RETURNED, 'PLANNED' AS source FROM {stage_2} UNION ALL SELECT _RETURNED, source FROM {popped}
+    SELECT _RETURNED, size(client_tags) > 0 AND NOT coalesce(array_contains(client_tags, tags), false) AS is_dropped,
+      'PLANNED' AS source FROM {stage_2}
+    UNION ALL SELECT _RETURNED, is_dropped, source FROM {popped}
   )
   SELECT consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset,
-    CASE WHEN size(client_tags) > 0 AND NOT coalesce(array_contains(client_tags, tags), false) THEN 'DROPPED_BY_CLIENT'
-      WHEN reconsume_times >= most_attempts THEN 'DEAD' ELSE 'DELIVERED' END AS outcome,
+    CASE WHEN is_dropped THEN 'DROPPED_BY_CLIENT' WHEN reconsume_times >= most_attempts THEN 'DEAD'
+      ELSE 'DELIVERED' END AS outcome,
     coalesce(available_at, store_timestamp) AS available_at, subscription_from, source, decided_by AS run
   FROM returned""".replace("_RETURNED", _RETURNED)
 
@@ -253,6 +274,7 @@ def _small_tables(spark: SparkSession, warehouse: Warehouse, first_run: str) -> 
     small: dict[str, Any] = {"nights": spark.createDataFrame(_nights(warehouse), NIGHTS)}
     windows = warehouse.read(spark, PULL_WINDOWS).where(F.col("run") >= first_run)
     small["planned"] = _local(spark.sql(PLANNED, windows=windows))
+    small["clients"] = spark.createDataFrame(list(_clients(warehouse)), CLIENTS)
     small["subscriptions"] = _local(spark.sql(STATES, stored=warehouse.read(spark, SUBSCRIPTIONS)))
     small["predicates"] = _local(spark.sql(PREDICATES, **small))
     small["filter_data"] = _local(spark.sql(FILTER_DATA, **small))
@@ -262,6 +284,23 @@ def _small_tables(spark: SparkSession, warehouse: Warehouse, first_run: str) -> 
 def _local(rows: DataFrame) -> DataFrame:
     """The same rows, computed once and kept in the driver, which sends them to each worker."""
     return F.broadcast(rows.sparkSession.createDataFrame(rows.toArrow(), rows.schema))
+
+
+def _clients(warehouse: Warehouse) -> Iterator[tuple[object, ...]]:
+    """When clients of a group subscribed differently: the tags of each subscription, and their hashes."""
+    for broker_name in by_broker(open_runs(warehouse)):
+        for state in client_states(read_events(warehouse, broker_name)):
+            own = ClientSubscription("", state.expression or "", state.expression_type or "", state.class_filter_mode)
+            if state.overruled:
+                subscriptions = [_tags(state.topic, each) for each in (own, *state.overruled)]
+                yield broker_name, state.consumer_group, state.topic, state.valid_from, state.valid_to, subscriptions
+
+
+def _tags(topic: str, carried: ClientSubscription) -> tuple[Sequence[str] | None, Sequence[int] | None]:
+    if carried.class_filter_mode:
+        return None, None
+    subscription = compile_subscription(topic, carried.expression, carried.expression_type, Expressions())
+    return subscription.tags_set, subscription.code_set
 
 
 def _nights(warehouse: Warehouse) -> list[tuple[object, ...]]:
