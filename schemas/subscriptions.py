@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 
 import pyarrow as pa
 
 from filtering.rocketmq_version import RocketMQVersion
+from filtering.sources import digest, with_imports
 from filtering.sql92 import CompiledExpression, Expressions, StoredExpression, SuspiciousPart
+from filtering.sql92 import compiled as compiler
 from filtering.sql92.compiled import is_read_alike
 from filtering.subscriptions.events import SubscriptionEvent, event_line, parse_event
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -50,6 +53,7 @@ SUBSCRIPTIONS = Table(
         column("predicate", pa.string(), "Spark SQL over a column properties, true if the broker delivers"),
         column("compile_error", pa.string(), "why the broker refuses the expression"),
         column("findings", pa.string(), "what lint says of the SQL92 expression alone, as a JSON list"),
+        column("compiled", pa.string(), "what the next night has instead of compiling the expression again, as JSON"),
     ],
     dictionary_encoded=("topic", "expression_type"),
 )
@@ -70,7 +74,7 @@ SUBSCRIPTION_EVENTS = Table(
 )
 
 
-OF_EXPRESSION = ("predicate", "findings")
+OF_EXPRESSION = ("predicate", "findings", "compiled")
 """The columns that depend on the compiled expression only. It takes long to make them."""
 
 
@@ -83,7 +87,8 @@ def subscription_rows(history: Iterable[SubscriptionRow]) -> pa.RecordBatch:
         compiled = row.compiled.expression
         if compiled is not None and compiled not in by_expression:
             by_expression[compiled] = {
-                "predicate": compiled.spark_predicate(), "findings": _findings_text(compiled.findings)
+                "predicate": compiled.spark_predicate(), "findings": _findings_text(compiled.findings),
+                "compiled": compiled.predicates,
             }  # fmt: skip
         rows.append({name: getattr(row, name) for name in names} | by_expression[compiled])
     return SUBSCRIPTIONS.rows_batch(rows)
@@ -100,22 +105,30 @@ def _findings(text: str) -> Sequence[SuspiciousPart]:
     return () if text == _NO_FINDINGS else tuple(SuspiciousPart(**part) for part in json.loads(text))
 
 
+@cache
+def compiled_by() -> str:
+    """The version of mqsieve, and a digest of the modules that compile expressions."""
+    file = Path(compiler.__file__).absolute()
+    sources = with_imports(file, file.parents[len(compiler.__name__.split(".")) - 1])
+    return f"{VERSION} {digest(sources).hex()}"
+
+
 def keep_compiled(warehouse: Warehouse, entries: Sequence[LedgerEntry], expressions: Expressions) -> None:
     """Gives ``expressions`` what the stored subscriptions of a broker compiled to. ``entries``: its runs, in order.
 
-    It is what this version of mqsieve would make again. It also depends on the version of the broker, which rows do not
+    It is what these modules would make again. It also depends on the version of the broker, which rows do not
     have: if there were several, only texts count that all versions read alike.
     """
-    if not entries or entries[-1].inputs.get(PREDICATES) != VERSION:
+    if not entries or entries[-1].inputs.get(PREDICATES) != compiled_by():
         return
     files = warehouse.files(SUBSCRIPTIONS, entries[-1].broker_name)
     rows = warehouse.rows(SUBSCRIPTIONS, ["expression", *OF_EXPRESSION], files=files)
     is_one_version = len({entry.broker.rocketmq_version for entry in entries}) == 1
     version: RocketMQVersion = entries[-1].broker.version
-    for expression, predicate, findings in tuples(rows, "expression", *OF_EXPRESSION):
+    for expression, predicate, findings, compiled in tuples(rows, "expression", *OF_EXPRESSION):
         text = expression or ""
         if predicate is not None and findings is not None and (is_one_version or is_read_alike(text)):
-            expressions.keep(text, version, StoredExpression(predicate, _findings(findings)))
+            expressions.keep(text, version, StoredExpression(predicate, _findings(findings), compiled))
 
 
 def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:

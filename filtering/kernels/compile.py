@@ -8,10 +8,7 @@ type checkers see the function's own types.
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -22,6 +19,8 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NativeLowering
+
+from filtering.sources import digest, with_imports
 
 
 class WholeRegisters(CompilerBase):
@@ -54,7 +53,6 @@ Int = Any  # an int or a NumPy integer: Numba takes both
 _config: Any = numba.config
 _OPTIONS: Any = {"nogil": True, "error_model": "numpy", "pipeline_class": WholeRegisters}
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_IMPORT = re.compile(r"^from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def compiled(function: _Function) -> _Function:
@@ -86,11 +84,11 @@ class _StampOfAllSources:
         if locator is not None:
             file = Path(py_file).absolute()
             names = py_func.__module__.split(".")
-            locator._sources = _with_imports(file, file.parents[len(names) - 1])
+            locator._sources = with_imports(file, file.parents[len(names) - 1])
         return locator
 
     def get_source_stamp(self) -> bytes:
-        return hashlib.sha256(b"".join(_digest(file) for file in self._sources)).digest()
+        return digest(self._sources)
 
 
 class GivenFolder(_StampOfAllSources, UserProvidedCacheLocator):
@@ -107,31 +105,3 @@ class HomeFolder(_StampOfAllSources, UserWideCacheLocator):
 
 PLACES = (GivenFolder, ProjectFolder, HomeFolder)
 """Where compiled functions are cached: in the first of these that can be written."""
-
-
-def _with_imports(file: Path, root: Path) -> list[Path]:
-    """``file``, and all files below ``root`` that it imports, directly or not."""
-    files, waiting = {file}, [file]
-    while waiting:
-        new = set(_imported(waiting.pop(), root)) - files
-        files |= new
-        waiting += new
-    return sorted(files)
-
-
-@cache
-def _imported(file: Path, root: Path) -> list[Path]:
-    return list(_candidates(file.read_text("utf-8"), root))
-
-
-def _candidates(source: str, root: Path) -> Iterator[Path]:
-    for module, names in _IMPORT.findall(source):
-        place = root.joinpath(*module.split("."))
-        for path in (place.with_suffix(".py"), *(place / f"{name}.py" for name in re.findall(r"\w+", names))):
-            if path.exists():
-                yield path
-
-
-@cache
-def _digest(file: Path) -> bytes:
-    return hashlib.sha256(file.read_bytes()).digest()

@@ -88,9 +88,8 @@ from schemas.run_ledger import (
     repeated_config,
 )
 from schemas.spark_tasks import Session, Worker
-from schemas.subscriptions import keep_compiled
+from schemas.subscriptions import compiled_by, keep_compiled
 from schemas.tables import APPENDED_TABLES
-from schemas.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -432,7 +431,7 @@ class NightRunner:
             has_new_config = continued.last is None or continued.last.broker != broker.config
             rewrite = has_new_config or redo_from is not None
             if write_subscriptions(events, history, continued, inputs, changes, rewrite):
-                fingerprints[PREDICATES] = VERSION
+                fingerprints[PREDICATES] = compiled_by()
         had_hooks = bool(continued.nights and continued.nights[-1].hooks)
         remarks = [
             *version_remarks(broker, continued.nights[-1] if continued.nights else None),
