@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-_IMPORT = re.compile(r"^from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
+_IMPORT = re.compile(r"^ *from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def digest(files: Iterable[Path]) -> bytes:
@@ -20,7 +20,7 @@ def digest(files: Iterable[Path]) -> bytes:
 
 
 def with_imports(file: Path, root: Path) -> list[Path]:
-    """``file``, and all files below ``root`` that it imports, directly or not, when it is imported itself."""
+    """``file``, and all files below ``root`` that it imports, directly or not, also where it is used only."""
     files, waiting = {file}, [file]
     while waiting:
         new = set(_imported(waiting.pop(), root)) - files

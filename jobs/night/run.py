@@ -34,7 +34,7 @@ from filtering.subscriptions.namespace import is_system_group
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes, commit, compact, next_run
 from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, text_of
-from jobs.night.log import LogPlan, plan_log, read_so_far, unsettled
+from jobs.night.log import LogPlan, last_message, plan_log, read_so_far, unsettled
 from jobs.night.message_log_task import IngestedLog, ingest_message_log
 from jobs.night.night import Night, NightOutcome, plan_older_nights
 from jobs.night.night_inputs import (
@@ -69,6 +69,7 @@ from schemas.run_ledger import (
     DAMAGED_BODIES,
     GIVEN,
     INPUTS_END,
+    LAST_MESSAGE,
     LAST_STORED,
     MESSAGE_LOG,
     MULTI_QUEUES,
@@ -125,6 +126,9 @@ def ledger_entry(
         log_start = plan.log.start
         inputs[NOT_COMMITTED] = vanished_text(state.topics, night.offsets.committed)
         inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
+        read_to = max((file.greatest["commitlog_offset"] for file in changes.files(COMMITLOG)), default=-1)
+        if ingested_to is not None and plan.ranges and plan.ranges[0].start <= read_to < ingested_to:
+            inputs[LAST_MESSAGE] = last_message(plan.log, read_to, ingested_to)
         fingerprint = unsettled(plan.log, ingested_to) if ingested_to is not None else None
     return LedgerEntry(
         changes.run,
