@@ -241,13 +241,14 @@ def postorder(roots: Iterable[Predicate]) -> Iterator[Predicate]:
 def to_json(predicates: Sequence[Predicate]) -> str:
     """The nodes of some predicates, each after its operands, and the numbers of the predicates among them."""
     numbers: dict[Predicate, int] = {}
-    parts = []
+    parts: list[list[Any]] = []
     for node in postorder(predicates):
         numbers[node] = len(numbers)
-        values = [numbers[operand] for operand in node.operands]
-        values = values or [_plain(getattr(node, name)) for name in node.__dataclass_fields__]
-        parts.append([type(node).__name__, *values])
-    return json.dumps([parts, [numbers[predicate] for predicate in predicates]], ensure_ascii=False)
+        if operands := node.operands:
+            parts.append([type(node).__name__, *[numbers[operand] for operand in operands]])
+        else:
+            parts.append([type(node).__name__, *[_plain(getattr(node, name)) for name in node.__dataclass_fields__]])
+    return _encode([parts, [numbers[predicate] for predicate in predicates]])
 
 
 def from_json(text: str) -> list[Predicate]:
@@ -265,9 +266,12 @@ def _from_json(text: str) -> Predicate:
 
 def _plain(value: Any) -> Any:
     """A field of a leaf as JSON has it."""
-    return value.value if isinstance(value, Enum) else sorted(value) if isinstance(value, frozenset) else value
+    if isinstance(value, (str, int, float)):
+        return value
+    return sorted(value) if isinstance(value, frozenset) else value.value
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 _TYPES = {type_.value: type_ for type_ in NumberType}
 _COMPARISONS = {comparison.value: comparison for comparison in Comparison}
 _MADE_OF: dict[str, Callable[..., Predicate]] = {
