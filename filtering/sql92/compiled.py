@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from filtering.predicate import Predicate, from_json, to_json
+from filtering.predicate import Predicate, from_json
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, version_of
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import SuspiciousPart, lint
@@ -28,12 +28,12 @@ _NEW_WORDS = re.compile("|".join(TEXT_SEARCHES), re.IGNORECASE)
 class StoredExpression(NamedTuple):
     """What is kept of an expression that was compiled before: it need not be parsed again.
 
-    ``predicates``: the text of :attr:`CompiledExpression.predicates`; None: they must be made again.
+    ``predicates``: ``predicate`` and ``error_predicate`` as JSON (:func:`filtering.predicate.to_json`).
     """
 
     spark_predicate: str
     findings: Sequence[SuspiciousPart]
-    predicates: str | None = None
+    predicates: str
 
 
 class CompiledExpression:
@@ -85,16 +85,7 @@ class CompiledExpression:
 
     @cached_property
     def _stored_predicates(self) -> Sequence[Predicate] | None:
-        if self._stored is None or self._stored.predicates is None:
-            return None
-        return from_json(self._stored.predicates)
-
-    @property
-    def predicates(self) -> str:
-        """``predicate`` and ``error_predicate`` as JSON, to be stored."""
-        if self._stored is not None and self._stored.predicates is not None:
-            return self._stored.predicates
-        return to_json([self.predicate, self.error_predicate])
+        return None if self._stored is None else from_json(self._stored.predicates)
 
     @cached_property
     def findings(self) -> Sequence[SuspiciousPart]:

@@ -77,7 +77,6 @@ from schemas.run_ledger import (
     NUMBERED_LINES,
     POP_GROUPS,
     POP_MODES,
-    PREDICATES,
     READ_QUEUES,
     REPEATED_FROM,
     REPLAY,
@@ -89,7 +88,7 @@ from schemas.run_ledger import (
     repeated_config,
 )
 from schemas.spark_tasks import Session, Worker
-from schemas.subscriptions import compiled_by, keep_compiled
+from schemas.subscriptions import keep_compiled
 from schemas.tables import APPENDED_TABLES
 
 if TYPE_CHECKING:
@@ -385,7 +384,7 @@ class NightRunner:
         begun = time.monotonic()
         self._in_spark = False
         stored_state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
-        keep_compiled(self.warehouse, stored_state.entries, self.expressions)
+        is_compiled = keep_compiled(self.warehouse, stored_state.entries, self.expressions)
         log_plan = self._plan_log(inputs.snapshot, stored_state, options.new_epoch)
         begins_anew = log_plan is not None and log_plan.cut == 0
         continued = BrokerState(()) if begins_anew else stored_state
@@ -433,9 +432,8 @@ class NightRunner:
             history = state_before.history(events.events, broker.config, self.expressions)
         if Step.REGISTER in options.steps:
             has_new_config = continued.last is None or continued.last.broker != broker.config
-            rewrite = has_new_config or redo_from is not None
-            if write_subscriptions(events, history, continued, inputs, changes, rewrite):
-                fingerprints[PREDICATES] = compiled_by()
+            rewrite = has_new_config or redo_from is not None or not is_compiled
+            write_subscriptions(events, history, continued, inputs, changes, rewrite)
         had_hooks = bool(continued.nights and continued.nights[-1].hooks)
         remarks = [
             *version_remarks(broker, continued.nights[-1] if continued.nights else None),

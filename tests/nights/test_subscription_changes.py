@@ -9,9 +9,8 @@ import pytest
 
 from answers.facts import open_facts
 from filtering.predicate import FALSE, to_json
-from filtering.sql92 import CompiledExpression
 from jobs import explain, nightly, register, replay
-from jobs.night import run
+from schemas import subscriptions
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights.commands import differing, rows_of
@@ -56,11 +55,13 @@ def test_what_an_older_mqsieve_compiled_is_compiled_again(
     broker: GrowingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
-        older.setattr(run, "compiled_by", lambda: "older")
-        older.setattr(CompiledExpression, "predicates", to_json([FALSE, FALSE]))
+        older.setattr(subscriptions, "compiled_by", lambda: "older")
+        older.setattr(subscriptions, "to_json", lambda _: to_json([FALSE, FALSE]))
         broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "other", HIGH)])
     broker.grow()
     broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "other", HIGH)])
+    stored = rows_of(broker.folder / "w", "subscriptions")
+    assert [row["compiled_by"] for row in stored] == [subscriptions.compiled_by()] * 2
     assert broker.received("other") == [5, 6, 7, 8, 9, 15]
 
 
