@@ -83,8 +83,8 @@ def counts_by_run(facts: BrokerFacts, runs: Sequence[str]) -> dict[str, dict[Gro
     summed = facts.sums(DELIVERY_STATS, ["run", "consumer_group", "topic"], COUNTS, runs)
     proven = _proven(facts, runs)
     for (run, group, topic), counts in summed.items():
-        more = {"client_drops": client_drops(counts), "proven": proven[run, group, topic]}
-        by_run[run][group, topic] = {**counts, **more}
+        counts |= {"client_drops": client_drops(counts), "proven": proven[run, group, topic]}
+        by_run[run][group, topic] = counts
     return by_run
 
 

@@ -7,9 +7,10 @@ evaluated once.
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from itertools import product
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -86,14 +87,8 @@ class Predicate(metaclass=_Interned):
         return ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A list of all nodes below, since pickle and copy cannot go as deep as a predicate."""
-        numbers: dict[Predicate, int] = {}
-        parts = []
-        for node in postorder([self]):
-            numbers[node] = len(numbers)
-            values = [numbers[operand] for operand in node.operands]
-            parts.append((type(node), values or [getattr(node, field.name) for field in fields(node)]))
-        return _from_parts, (parts,)
+        """Pickle and copy cannot go as deep as a predicate."""
+        return _from_json, (to_json([self]),)
 
 
 @_child
@@ -240,16 +235,65 @@ def postorder(roots: Iterable[Predicate]) -> Iterator[Predicate]:
             stack.extend((operand, False) for operand in reversed(node.operands))
 
 
-def _from_parts(parts: Iterable[tuple[type[Predicate], list[Any]]]) -> Predicate:
-    nodes: list[Predicate] = []
-    for kind, values in parts:
-        if kind is Not:
-            nodes.append(Not(nodes[values[0]]))
-        elif kind is And or kind is Or:
-            nodes.append(kind(tuple(nodes[number] for number in values)))
+# Predicates as JSON.
+
+
+def to_json(predicates: Sequence[Predicate]) -> str:
+    """The nodes of some predicates, each after its operands, and the numbers of the predicates among them."""
+    numbers: dict[Predicate, int] = {}
+    parts: list[list[Any]] = []
+    for node in postorder(predicates):
+        numbers[node] = len(numbers)
+        if operands := node.operands:
+            parts.append([type(node).__name__, *[numbers[operand] for operand in operands]])
         else:
-            nodes.append(kind(*values))
-    return nodes[-1]
+            parts.append([type(node).__name__, *[_plain(getattr(node, name)) for name in node.__dataclass_fields__]])
+    return _encode([parts, [numbers[predicate] for predicate in predicates]])
+
+
+def from_json(text: str) -> list[Predicate]:
+    """The reverse of :func:`to_json`."""
+    parts, numbers = json.loads(text)
+    nodes: list[Predicate] = []
+    for kind, *values in parts:
+        nodes.append(_MADE_OF[kind](nodes, *values))
+    return [nodes[number] for number in numbers]
+
+
+def _from_json(text: str) -> Predicate:
+    return from_json(text)[0]
+
+
+def _plain(value: Any) -> Any:
+    """A field of a leaf as JSON has it."""
+    if isinstance(value, (str, int, float)):
+        return value
+    return sorted(value) if isinstance(value, frozenset) else value.value
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+_TYPES = {type_.value: type_ for type_ in NumberType}
+_COMPARISONS = {comparison.value: comparison for comparison in Comparison}
+_MADE_OF: dict[str, Callable[..., Predicate]] = {
+    "Constant": lambda _, value: Constant(value),
+    "Not": lambda nodes, operand: Not(nodes[operand]),
+    "And": lambda nodes, *terms: And(tuple([nodes[term] for term in terms])),
+    "Or": lambda nodes, *terms: Or(tuple([nodes[term] for term in terms])),
+    "IsPresent": lambda _, name: IsPresent(name),
+    "TextIn": lambda _, name, texts: TextIn(name, frozenset(texts)),
+    "TextContains": lambda _, name, text: TextContains(name, text),
+    "TextStartsWith": lambda _, name, text: TextStartsWith(name, text),
+    "TextEndsWith": lambda _, name, text: TextEndsWith(name, text),
+    "IsTrueText": lambda _, name: IsTrueText(name),
+    "IsNumber": lambda _, name, type_: IsNumber(name, _TYPES[type_]),
+    "NumberIs": lambda _, name, type_, comparison, value: NumberIs(
+        name, _TYPES[type_], _COMPARISONS[comparison], value
+    ),
+    "TextsEqual": lambda _, left, right: TextsEqual(left, right),
+    "DoublesCompare": lambda _, left, right, comparison: DoublesCompare(left, right, _COMPARISONS[comparison]),
+    "TagsCodeIn": lambda _, codes: TagsCodeIn(frozenset(codes)),
+}
+"""By its kind, a node of the nodes before it and its values."""
 
 
 # Evaluates one predicate on one message: the reference for both executors, and the arithmetic of the normal form.

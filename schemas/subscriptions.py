@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from filtering.predicate import to_json
 from filtering.rocketmq_version import RocketMQVersion
+from filtering.sources import digest, with_imports
 from filtering.sql92 import CompiledExpression, Expressions, StoredExpression, SuspiciousPart
+from filtering.sql92 import compiled as compiler
 from filtering.sql92.compiled import is_read_alike
 from filtering.subscriptions.events import SubscriptionEvent, event_line, parse_event
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import sorted_by, tuples
 from schemas.delta.warehouse import Warehouse
-from schemas.run_ledger import PREDICATES, LedgerEntry
+from schemas.run_ledger import LedgerEntry
 from schemas.version import VERSION
 
 SUBSCRIPTIONS = Table(
@@ -50,8 +55,10 @@ SUBSCRIPTIONS = Table(
         column("predicate", pa.string(), "Spark SQL over a column properties, true if the broker delivers"),
         column("compile_error", pa.string(), "why the broker refuses the expression"),
         column("findings", pa.string(), "what lint says of the SQL92 expression alone, as a JSON list"),
+        column("compiled", pa.string(), "what the next night has instead of compiling the expression again, as JSON"),
+        column("compiled_by", pa.string(), "version and digest of what made predicate, findings and compiled"),
     ],
-    dictionary_encoded=("topic", "expression_type"),
+    dictionary_encoded=("topic", "expression_type", "compiled_by"),
 )
 
 SUBSCRIPTION_EVENTS = Table(
@@ -70,7 +77,7 @@ SUBSCRIPTION_EVENTS = Table(
 )
 
 
-OF_EXPRESSION = ("predicate", "findings")
+OF_EXPRESSION = ("predicate", "findings", "compiled", "compiled_by")
 """The columns that depend on the compiled expression only. It takes long to make them."""
 
 
@@ -83,7 +90,8 @@ def subscription_rows(history: Iterable[SubscriptionRow]) -> pa.RecordBatch:
         compiled = row.compiled.expression
         if compiled is not None and compiled not in by_expression:
             by_expression[compiled] = {
-                "predicate": compiled.spark_predicate(), "findings": _findings_text(compiled.findings)
+                "predicate": compiled.spark_predicate(), "findings": _findings_text(compiled.findings),
+                "compiled": to_json([compiled.predicate, compiled.error_predicate]), "compiled_by": compiled_by(),
             }  # fmt: skip
         rows.append({name: getattr(row, name) for name in names} | by_expression[compiled])
     return SUBSCRIPTIONS.rows_batch(rows)
@@ -100,22 +108,33 @@ def _findings(text: str) -> Sequence[SuspiciousPart]:
     return () if text == _NO_FINDINGS else tuple(SuspiciousPart(**part) for part in json.loads(text))
 
 
-def keep_compiled(warehouse: Warehouse, entries: Sequence[LedgerEntry], expressions: Expressions) -> None:
+@cache
+def compiled_by() -> str:
+    """The version of mqsieve, and a digest of the modules that compile expressions."""
+    file = Path(compiler.__file__).absolute()
+    sources = with_imports(file, file.parents[len(compiler.__name__.split(".")) - 1])
+    return f"{VERSION} {digest(sources).hex()}"
+
+
+def keep_compiled(warehouse: Warehouse, entries: Sequence[LedgerEntry], expressions: Expressions) -> bool:
     """Gives ``expressions`` what the stored subscriptions of a broker compiled to. ``entries``: its runs, in order.
 
-    It is what this version of mqsieve would make again. It also depends on the version of the broker, which rows do not
-    have: if there were several, only texts count that all versions read alike.
+    Returns whether all of it is what these modules would make again. What they make also depends on the version of the
+    broker, which rows do not have: if there were several, only texts count that all versions read alike.
     """
-    if not entries or entries[-1].inputs.get(PREDICATES) != VERSION:
-        return
+    if not entries:
+        return True
     files = warehouse.files(SUBSCRIPTIONS, entries[-1].broker_name)
     rows = warehouse.rows(SUBSCRIPTIONS, ["expression", *OF_EXPRESSION], files=files)
+    rows = rows.filter(rows["predicate"].is_valid())
+    own = rows.filter(pc.equal(rows["compiled_by"], compiled_by()))
     is_one_version = len({entry.broker.rocketmq_version for entry in entries}) == 1
     version: RocketMQVersion = entries[-1].broker.version
-    for expression, predicate, findings in tuples(rows, "expression", *OF_EXPRESSION):
+    for expression, predicate, findings, compiled, _ in tuples(own, "expression", *OF_EXPRESSION):
         text = expression or ""
-        if predicate is not None and findings is not None and (is_one_version or is_read_alike(text)):
-            expressions.keep(text, version, StoredExpression(predicate, _findings(findings)))
+        if is_one_version or is_read_alike(text):
+            expressions.keep(text, version, StoredExpression(predicate, _findings(findings), compiled))
+    return len(own) == len(rows)
 
 
 def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:

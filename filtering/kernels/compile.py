@@ -1,137 +1,80 @@
-"""Numba's compiler, as the loops of mqsieve use it: :func:`compiled` is their decorator.
+"""The decorator of loops that Numba compiles: :func:`compiled`.
 
-It is ``numba.njit(cache=True)`` with differences. Functions run without Python's lock, and may use whole vector
-registers: LLVM prefers half of a register of 512 bits on Intel's processors, which made the matcher up to a third
-slower. A function in the cache counts only as long as no module of this project that its file imports has changed. And
-type checkers see the function's own types.
+To import Numba takes a third of a second, longer than many questions. So a loop is Numba's only from its first call on
+(:mod:`filtering.kernels.dispatcher`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
-from typing import Any, TypeVar, cast
+import threading
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, Protocol, TypeVar, cast
 
-import numba
 import numpy.typing as npt
-from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import register_pass
-from numba.core.lowering import Lower
-from numba.core.typed_passes import BaseNativeLowering, NativeLowering
-
-
-class WholeRegisters(CompilerBase):
-    """For ``numba.njit(pipeline_class=WholeRegisters)``. Other functions in the process stay as they are."""
-
-    def define_pipelines(self) -> list[Any]:
-        pipeline: Any = DefaultPassBuilder.define_nopython_pipeline(self.state)  # type: ignore[no-untyped-call]
-        pipeline.passes = [(_Lowering if step is NativeLowering else step, text) for step, text in pipeline.passes]
-        return [pipeline]
-
-
-class _Lower(Lower):
-    def setup_function(self, fndesc: Any) -> None:
-        super().setup_function(fndesc)  # type: ignore[no-untyped-call]
-        # llvmlite's own add() takes only attributes without a value.
-        set.add(self.function.attributes, '"prefer-vector-width"="512"')
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
-class _Lowering(BaseNativeLowering):
-    _name: Any = "lowering_to_whole_registers"
-    lowering_class = _Lower
-
-
-# The decorator, and the cache on disk.
-
 
 Array = npt.NDArray[Any]
 Int = Any  # an int or a NumPy integer: Numba takes both
-_config: Any = numba.config
-_OPTIONS: Any = {"nogil": True, "error_model": "numpy", "pipeline_class": WholeRegisters}
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_IMPORT = re.compile(r"^from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def compiled(function: _Function) -> _Function:
     """Compiles the function on its first call, and caches the result on disk. Other threads run while it runs.
 
-    It is compiled in each process if neither the project's folder nor the user's home is writable.
+    To type checkers, it keeps its types.
     """
-    locators = _config.CACHE_LOCATOR_CLASSES
-    _config.CACHE_LOCATOR_CLASSES = ",".join(f"{place.__module__}.{place.__name__}" for place in PLACES)
-    try:
-        return cast(_Function, numba.njit(cache=True, **_OPTIONS)(function))
-    except RuntimeError:  # no locator available
-        return cast(_Function, numba.njit(**_OPTIONS)(function))
-    finally:
-        _config.CACHE_LOCATOR_CLASSES = locators
+    return cast(_Function, _Loop(function))
 
 
-class _StampOfAllSources:
-    """A cached function is out of date if a module that its module imports has changed, directly or not.
-
-    Numba compiles functions and constants of other modules into a function, but looks only at the file of the function.
-    """
-
-    _sources: list[Path]
-
-    @classmethod
-    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
-        locator = super().from_function(py_func, py_file)  # type: ignore[misc]
-        if locator is not None:
-            file = Path(py_file).absolute()
-            names = py_func.__module__.split(".")
-            locator._sources = _with_imports(file, file.parents[len(names) - 1])
-        return locator
-
-    def get_source_stamp(self) -> bytes:
-        return hashlib.sha256(b"".join(_digest(file) for file in self._sources)).digest()
+_LOCK = threading.RLock()
 
 
-class GivenFolder(_StampOfAllSources, UserProvidedCacheLocator):
-    """The folder in NUMBA_CACHE_DIR."""
+class _Loop:
+    """A function that becomes Numba's when it is first called, by Python or by another loop."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._dispatcher: Any = None
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._dispatcher or self._made())(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        """Numba's own attributes. With ``_numba_type_``, Numba takes the loop where it compiles another one."""
+        if name.startswith("__") or name == "_dispatcher":
+            raise AttributeError(name)
+        return getattr(self._dispatcher or self._made(), name)
+
+    def _made(self) -> Any:
+        from filtering.kernels.dispatcher import dispatcher_of
+
+        with _LOCK:
+            if self._dispatcher is None:
+                self._dispatcher = dispatcher_of(self.__wrapped__)
+            return self._dispatcher
 
 
-class ProjectFolder(_StampOfAllSources, InTreeCacheLocator):
-    """The folder __pycache__ beside the function's file."""
+class Intrinsic:
+    """A function that loops call, and that is written in LLVM's own language: ``make`` returns Numba's intrinsic."""
+
+    def __init__(self, make: Callable[[], Any], doc: str) -> None:
+        self._make = make
+        self.__doc__ = doc
+
+    @property
+    def _numba_type_(self) -> Any:
+        from numba.core.registry import cpu_target
+
+        intrinsic, context = self._make(), cpu_target.typing_context
+        context.refresh()
+        return context.resolve_value_type(intrinsic)
 
 
-class HomeFolder(_StampOfAllSources, UserWideCacheLocator):
-    """A folder in the user's home."""
+class CompileListener(Protocol):
+    """Is told when Numba begins and ends to compile a function, in any thread; one may be compiled within another."""
+
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
 
 
-PLACES = (GivenFolder, ProjectFolder, HomeFolder)
-"""Where compiled functions are cached: in the first of these that can be written."""
-
-
-def _with_imports(file: Path, root: Path) -> list[Path]:
-    """``file``, and all files below ``root`` that it imports, directly or not."""
-    files, waiting = {file}, [file]
-    while waiting:
-        new = set(_imported(waiting.pop(), root)) - files
-        files |= new
-        waiting += new
-    return sorted(files)
-
-
-@cache
-def _imported(file: Path, root: Path) -> list[Path]:
-    return list(_candidates(file.read_text("utf-8"), root))
-
-
-def _candidates(source: str, root: Path) -> Iterator[Path]:
-    for module, names in _IMPORT.findall(source):
-        place = root.joinpath(*module.split("."))
-        for path in (place.with_suffix(".py"), *(place / f"{name}.py" for name in re.findall(r"\w+", names))):
-            if path.exists():
-                yield path
-
-
-@cache
-def _digest(file: Path) -> bytes:
-    return hashlib.sha256(file.read_bytes()).digest()
+LISTENERS: list[CompileListener] = []

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from filtering.predicate import Predicate
+from filtering.predicate import Predicate, from_json
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, version_of
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import SuspiciousPart, lint
@@ -26,10 +26,14 @@ _NEW_WORDS = re.compile("|".join(TEXT_SEARCHES), re.IGNORECASE)
 
 
 class StoredExpression(NamedTuple):
-    """What is kept of an expression that was compiled before: it need not be parsed until its predicate is needed."""
+    """What is kept of an expression that was compiled before: it need not be parsed again.
+
+    ``predicates``: ``predicate`` and ``error_predicate`` as JSON (:func:`filtering.predicate.to_json`).
+    """
 
     spark_predicate: str
     findings: Sequence[SuspiciousPart]
+    predicates: str
 
 
 class CompiledExpression:
@@ -69,11 +73,19 @@ class CompiledExpression:
 
     @cached_property
     def predicate(self) -> Predicate:
+        if self._stored_predicates is not None:
+            return self._stored_predicates[0]
         return self._lowering.predicate(EvaluationOutcome.TRUE)
 
     @cached_property
     def error_predicate(self) -> Predicate:
+        if self._stored_predicates is not None:
+            return self._stored_predicates[1]
         return Lowering(self.syntax_tree, PredicateBuilder()).predicate(EvaluationOutcome.ERROR)
+
+    @cached_property
+    def _stored_predicates(self) -> Sequence[Predicate] | None:
+        return None if self._stored is None else from_json(self._stored.predicates)
 
     @cached_property
     def findings(self) -> Sequence[SuspiciousPart]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from filtering.predicate import FALSE, TRUE, NumberType, Predicate
@@ -61,7 +62,8 @@ def lint(
     findings = [
         *_bare(root),
         *_unquoted(unquoted),
-        *_names_and_texts(root),
+        *_names(root),
+        *(_placeholders(root) if PLACEHOLDER.search(expression) else ()),
         *(finding for node, tight in _nodes(root) for finding in _node_findings(node, tight, alone)),
     ]
     misread = [finding for finding in findings if finding.code in _MISREAD]
@@ -91,7 +93,7 @@ def _unquoted(texts: Iterable[nodes.UnquotedText]) -> Iterator[SuspiciousPart]:
             )
 
 
-def _names_and_texts(root: Node) -> Iterator[SuspiciousPart]:
+def _names(root: Node) -> Iterator[SuspiciousPart]:
     for node in nodes.walk(root):
         if isinstance(node, (Property, nodes.In)) and (meant := misnamed(node.name)) is not None:
             yield SuspiciousPart(
@@ -100,6 +102,10 @@ def _names_and_texts(root: Node) -> Iterator[SuspiciousPart]:
                 f"{node.name} is a property of the producer's own; RocketMQ's is {meant}.",
                 f"Write {meant}, unless producers set {node.name}.",
             )
+
+
+def _placeholders(root: Node) -> Iterator[SuspiciousPart]:
+    for node in nodes.walk(root):
         texts = node.texts if isinstance(node, nodes.In) else ()
         if isinstance(node, nodes.TextLiteral):
             texts = (node.value,)
@@ -114,6 +120,7 @@ def _names_and_texts(root: Node) -> Iterator[SuspiciousPart]:
             )
 
 
+@lru_cache(maxsize=1 << 12)
 def misnamed(name: str) -> str | None:
     """RocketMQ's property for the tag or the keys of a message, if a name is another spelling of it."""
     meant = f"{name.upper().removesuffix('S')}S"
@@ -126,13 +133,18 @@ def _with_outcome(cause: SuspiciousPart, constant: SuspiciousPart) -> Suspicious
 
 
 def _nodes(root: Node) -> Iterator[tuple[Node, nodes.Not | None]]:
-    """All nodes, each with its tight NOT. This NOT itself is left out: its operand was not meant to stand alone."""
+    """All operators, each with its tight NOT. This NOT itself is left out: its operand was not meant to stand alone."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
+        if isinstance(node, _ATOMS):
+            continue
         tight = _tight_not(node)
         yield node, tight
         waiting += node.children if tight is None else [tight.operand, *node.children[1:]]
+
+
+_ATOMS = (Property, nodes.TextLiteral, nodes.NumberLiteral, nodes.BooleanLiteral, nodes.NullLiteral)
 
 
 def _last_operand(root: Node) -> Node:
@@ -180,14 +192,17 @@ def _node_findings(
 def _quoted_name(tested: Node, other: Node | None = None) -> Iterator[SuspiciousPart]:
     """A text where a property is tested. ``other``: the constant that it is compared with, or None."""
     text = inside(tested)
-    is_constant = other is None or isinstance(operand(other), Value) or isinstance(inside(other), nodes.BooleanLiteral)
-    if is_quoted_name(text) and is_constant:
+    if is_quoted_name(text) and (other is None or _is_constant(other)):
         yield SuspiciousPart(
             "quoted-name",
             text.position,
             f"{string_literal(text.value)} is a text here, not the property {text.value}.",
             f"Write {text.value} without quotes.",
         )
+
+
+def _is_constant(node: Node) -> bool:
+    return isinstance(operand(node), Value) or isinstance(inside(node), nodes.BooleanLiteral)
 
 
 def _ignored(expression: str, position: int | None, version: RocketMQVersion) -> Iterator[SuspiciousPart]:

@@ -231,11 +231,11 @@ def unquoted_texts(root: Node) -> list[UnquotedText]:
     last_compared: dict[Node, Node | None] = {}
     """By AND and OR, the comparison to which a property alone on its right belongs."""
     for node in reversed(list(walk(root))):
-        if (compared := _compared_text(node)) is not None:
-            name, value = compared
-            if isinstance(value, Property):
-                unquoted.append(UnquotedText(value, name, string_literal(value.name)))
-        if isinstance(node, (And, Or)):
+        if isinstance(node, (Equal, NotEqual)):
+            compared = _compared_text(node)
+            if compared is not None and isinstance(value := compared[1], Property):
+                unquoted.append(UnquotedText(value, compared[0], string_literal(value.name)))
+        elif isinstance(node, (And, Or)):
             left, right = inside(node.left), inside(node.right)
             before = right if not isinstance(right, Property) else left
             if isinstance(before, type(node)) and before is left:

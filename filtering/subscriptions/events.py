@@ -223,7 +223,8 @@ def in_order(
                 subscription = subscription | {"version": min(max(event.at, latest.get(key, -1) + 1), LONG_MAX)}
             latest[key] = max(subscription["version"], latest.get(key, -1))
             subscriptions.append(subscription)
-        ordered.append(replace(event, subscriptions=tuple(subscriptions)))
+        is_unversioned = any(subscription["version"] == UNVERSIONED for subscription in event.subscriptions)
+        ordered.append(replace(event, subscriptions=tuple(subscriptions)) if is_unversioned else event)
     return tuple(ordered)
 
 

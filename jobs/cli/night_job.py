@@ -13,9 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
-
-from numba.core import event as numba_event
 
 from answers.export import DELIVERIES
 from answers.facts import BrokerFacts, open_facts
@@ -31,6 +28,7 @@ from answers.report import (
 )
 from filtering.broker_config import BrokerConfig
 from filtering.counted import counted
+from filtering.kernels.compile import LISTENERS, CompileListener
 from filtering.subscriptions.events import GroupTopic, Operation
 from jobs.cli import options as shared
 from jobs.cli.application import CheckFailed, describe
@@ -86,7 +84,7 @@ def shown_on_terminal(broker_name: str) -> Iterator[None]:
         print(CLEARED_LINE, end="", file=sys.stderr, flush=True)
 
 
-class Compilation(numba_event.Listener):
+class Compilation(CompileListener):
     """The ``seconds`` in which some thread compiled functions. Loading them from the cache is not counted."""
 
     def __init__(self, begins: Callable[[], None]) -> None:
@@ -96,7 +94,7 @@ class Compilation(numba_event.Listener):
         self._running = 0
         self._lock = threading.Lock()
 
-    def on_start(self, event: Any) -> None:
+    def begin(self) -> None:
         with self._lock:
             if not self._running:
                 if not self.seconds:
@@ -104,7 +102,7 @@ class Compilation(numba_event.Listener):
                 self._began = time.monotonic()
             self._running += 1
 
-    def on_end(self, event: Any) -> None:
+    def end(self) -> None:
         with self._lock:
             self._running -= 1
             if not self._running:
@@ -115,12 +113,11 @@ class Compilation(numba_event.Listener):
 def compile_time(begins: Callable[[], None]) -> Iterator[Compilation]:
     """Measures how long functions are compiled in a ``with`` block. ``begins`` is called before the first one is."""
     listener = Compilation(begins)
-    events: Any = numba_event
-    events.register("numba:compile", listener)
+    LISTENERS.append(listener)
     try:
         yield listener
     finally:
-        events.unregister("numba:compile", listener)
+        LISTENERS.remove(listener)
 
 
 def print_compiles() -> None:

@@ -40,7 +40,7 @@ from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk, first_p
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.recovery import fingerprint
 from schemas.rocketmq_store.segments import Segment, is_mapped_file
-from schemas.run_ledger import DAMAGED_BODIES
+from schemas.run_ledger import DAMAGED_BODIES, LAST_MESSAGE
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 from schemas.tables import QUARANTINE
@@ -126,11 +126,17 @@ _MESSAGE = (*_HEADER, "properties", "body_crc")
 
 
 class LogComparison:
-    """Compares a log with the messages of ``broker_name`` in a warehouse, stored up to the physical offset ``end``."""
+    """Compares a log with the messages of ``broker_name`` in a warehouse, stored up to the physical offset ``end``.
 
-    def __init__(self, log: LogSegments, broker_name: str, end: int, warehouse: Warehouse) -> None:
+    ``last_message``: the text of :func:`last_message` after the night that read it; None: it is not known.
+    """
+
+    def __init__(
+        self, log: LogSegments, broker_name: str, end: int, warehouse: Warehouse, last_message: str | None
+    ) -> None:
         self._log = log
         self._end = end
+        self._last_message = last_message
         self._broker_name = broker_name
         self._warehouse = warehouse
 
@@ -184,6 +190,8 @@ class LogComparison:
     def _difference_at_end(self, file: StoredFile) -> int | None:
         """The physical offset from which the last messages of a file are not in the log; None if the last one is."""
         last = file.greatest["commitlog_offset"]
+        if self._last_message is not None and self._last_message == last_message(self._log, last, self._end):
+            return None
         near = [within("commitlog_offset", max(self._log.start, last - SEAM_BYTES))]
         stored = self._warehouse.rows(COMMITLOG, file_columns(_MESSAGE), near, [file])
         rows = view(sorted_by(stored, "commitlog_offset"), _MESSAGE).to_pylist(maps_as_pydicts="strict")
@@ -372,7 +380,7 @@ class ReadSoFar:
     ``begin``: the least physical offset at which the log of a night began; None if all nights read message logs.
     ``unsettled``: the fingerprint of the bytes behind ``end``, which could still change; None if there were none.
     ``queue_ends``: the offset after the last entry, by topic and queue id. ``has_damaged_bodies``: whether a message
-    in the log may be stored with a damaged body.
+    in the log may be stored with a damaged body. ``last_message``: as in LogComparison.
     """
 
     broker_name: str
@@ -381,6 +389,7 @@ class ReadSoFar:
     unsettled: str | None
     queue_ends: Mapping[tuple[str, int], int]
     has_damaged_bodies: bool
+    last_message: str | None
 
 
 def read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:
@@ -398,7 +407,9 @@ def read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:
     begun, files = last.ingested_to - 1, warehouse.files(COMMITLOG, last.broker_name)
     end = max(last.ingested_to, end_of_messages(warehouse, files, begun))
     begin = min((entry.log_start for entry in state.entries if entry.log_start is not None), default=None)
-    return ReadSoFar(last.broker_name, begin, end, last.unsettled, ends, has_damaged_bodies)
+    return ReadSoFar(
+        last.broker_name, begin, end, last.unsettled, ends, has_damaged_bodies, last.inputs.get(LAST_MESSAGE)
+    )
 
 
 RANGE_BYTES = 128 << 20
@@ -438,7 +449,7 @@ def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Wareh
     log = _with_data(snapshot, 0 if so_far is None else so_far.end)
     if so_far is None:
         return LogPlan(log, _ranges(log, log.start, None))
-    comparison = LogComparison(log, so_far.broker_name, so_far.end, warehouse)
+    comparison = LogComparison(log, so_far.broker_name, so_far.end, warehouse, so_far.last_message)
     recovered = RecoveredParts(log, so_far.broker_name, so_far.end, warehouse)
     cut = comparison.first_difference()
     recovered_bodies: Sequence[LogRange] = recovered.recovered_bodies() if so_far.has_damaged_bodies else ()
@@ -492,6 +503,11 @@ def unsettled(log: LogSegments, offset: int) -> str | None:
     if not log.segments[-1].offset <= offset < log.ends[-1]:
         return None
     return fingerprint(log.read(offset, min(log.ends[-1] - offset, COMPARED_DAMAGE)))
+
+
+def last_message(log: LogSegments, offset: int, end: int) -> str:
+    """The physical offset of the last message that was read, with the fingerprint of the bytes up to ``end``."""
+    return f"{offset} {fingerprint(log.read(offset, min(end - offset, COMPARED_DAMAGE)))}"
 
 
 def read_ranges(log: LogPlan, read: Callable[[LogRange], RangeResult], session: Session) -> Iterator[RangeResult]:

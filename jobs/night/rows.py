@@ -503,21 +503,19 @@ def write_subscriptions(
     inputs: NightInputs,
     changes: Changes,
     rewrite: bool,
-) -> bool:
+) -> None:
     """Writes the subscriptions, their events, and the quarantined lines of the subscription file.
 
-    ``rewrite``: the subscriptions may have changed even if the events are the same. Returns whether their rows were
-    written.
+    ``rewrite``: the rows of subscriptions may have changed even if the events are the same.
     """
     for name, rejected in inputs.rejected_subscriptions.items():
         replace_rejected(name, rejected, changes)
     stored = state.events
     if events.events == stored and not rewrite:
-        return False
+        return
     changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
     if events.events[: len(stored)] != stored:
         changes.replace_rows(SUBSCRIPTION_EVENTS, [event_rows(events.events, 0, changes.run)])
     elif len(events.events) > len(stored):
         new = events.events[len(stored) :]
         changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(new, len(stored), changes.run)])
-    return True

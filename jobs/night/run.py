@@ -34,7 +34,7 @@ from filtering.subscriptions.namespace import is_system_group
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes, commit, compact, next_run
 from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, text_of
-from jobs.night.log import LogPlan, plan_log, read_so_far, unsettled
+from jobs.night.log import LogPlan, last_message, plan_log, read_so_far, unsettled
 from jobs.night.message_log_task import IngestedLog, ingest_message_log
 from jobs.night.night import Night, NightOutcome, plan_older_nights
 from jobs.night.night_inputs import (
@@ -69,6 +69,7 @@ from schemas.run_ledger import (
     DAMAGED_BODIES,
     GIVEN,
     INPUTS_END,
+    LAST_MESSAGE,
     LAST_STORED,
     MESSAGE_LOG,
     MULTI_QUEUES,
@@ -76,7 +77,6 @@ from schemas.run_ledger import (
     NUMBERED_LINES,
     POP_GROUPS,
     POP_MODES,
-    PREDICATES,
     READ_QUEUES,
     REPEATED_FROM,
     REPLAY,
@@ -90,7 +90,6 @@ from schemas.run_ledger import (
 from schemas.spark_tasks import Session, Worker
 from schemas.subscriptions import keep_compiled
 from schemas.tables import APPENDED_TABLES
-from schemas.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,6 +125,9 @@ def ledger_entry(
         log_start = plan.log.start
         inputs[NOT_COMMITTED] = vanished_text(state.topics, night.offsets.committed)
         inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
+        read_to = max((file.greatest["commitlog_offset"] for file in changes.files(COMMITLOG)), default=-1)
+        if ingested_to is not None and plan.ranges and plan.ranges[0].start <= read_to < ingested_to:
+            inputs[LAST_MESSAGE] = last_message(plan.log, read_to, ingested_to)
         fingerprint = unsettled(plan.log, ingested_to) if ingested_to is not None else None
     return LedgerEntry(
         changes.run,
@@ -382,7 +384,7 @@ class NightRunner:
         begun = time.monotonic()
         self._in_spark = False
         stored_state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
-        keep_compiled(self.warehouse, stored_state.entries, self.expressions)
+        is_compiled = keep_compiled(self.warehouse, stored_state.entries, self.expressions)
         log_plan = self._plan_log(inputs.snapshot, stored_state, options.new_epoch)
         begins_anew = log_plan is not None and log_plan.cut == 0
         continued = BrokerState(()) if begins_anew else stored_state
@@ -430,9 +432,8 @@ class NightRunner:
             history = state_before.history(events.events, broker.config, self.expressions)
         if Step.REGISTER in options.steps:
             has_new_config = continued.last is None or continued.last.broker != broker.config
-            rewrite = has_new_config or redo_from is not None
-            if write_subscriptions(events, history, continued, inputs, changes, rewrite):
-                fingerprints[PREDICATES] = VERSION
+            rewrite = has_new_config or redo_from is not None or not is_compiled
+            write_subscriptions(events, history, continued, inputs, changes, rewrite)
         had_hooks = bool(continued.nights and continued.nights[-1].hooks)
         remarks = [
             *version_remarks(broker, continued.nights[-1] if continued.nights else None),

@@ -24,7 +24,7 @@ from schemas.storage import Storage
 
 EVERY_TABLE = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "10"}
 """Without deletion vectors, the rows of a table are those of its files, for every reader."""
-LAYOUT = 6
+LAYOUT = 7
 """Version of the tables' columns and their content. The description of every table has it."""
 UPGRADED_LAYOUT = 2
 """The oldest layout that a night brings up to date: its tables only lack columns, and nulls in some."""

@@ -166,25 +166,23 @@ def group_numbers(rows: pa.Table, by: Sequence[str]) -> tuple[list[Key], NDArray
         dictionaries.append(encoded.dictionary.to_pylist())
         codes = codes * max(1, len(dictionaries[-1])) + encoded.indices.to_numpy()
     distinct, numbers = np.unique(codes, return_inverse=True)
-    keys = []
-    for code in distinct.tolist():
-        parts = []
-        for dictionary in reversed(dictionaries):
-            code, at = divmod(code, max(1, len(dictionary)))
-            parts.append(dictionary[at])
-        keys.append(tuple(reversed(parts)))
-    return keys, numbers.reshape(-1)
+    values: list[list[Any]] = []
+    for dictionary in reversed(dictionaries):
+        distinct, at = np.divmod(distinct, max(1, len(dictionary)))
+        values.append([dictionary[each] for each in at.tolist()])
+    return list(zip(*reversed(values), strict=True)), numbers.reshape(-1)
 
 
 def sums(rows: pa.Table, by: Sequence[str], columns: Sequence[str]) -> dict[Key, dict[str, int]]:
-    """By the values of ``by``, the sums of some integer columns."""
+    """By the values of ``by``, the sums of one or more integer columns."""
     keys, numbers = group_numbers(rows, by)
-    totals = {}
+    totals = []
     for name in columns:
         total = np.zeros(len(keys), np.int64)
         np.add.at(total, numbers, rows[name].to_numpy())
-        totals[name] = total.tolist()
-    return {key: {name: totals[name][i] for name in columns} for i, key in enumerate(keys)}
+        totals.append(total.tolist())
+    rows_of_totals = zip(*totals, strict=True)
+    return {key: dict(zip(columns, row, strict=True)) for key, row in zip(keys, rows_of_totals, strict=True)}
 
 
 def sums_of_parts(parts: Iterable[pa.Table], by: Sequence[str], columns: Sequence[str]) -> dict[Key, dict[str, int]]:

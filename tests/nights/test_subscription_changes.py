@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from answers.facts import open_facts
+from filtering.predicate import FALSE, to_json
 from jobs import explain, nightly, register, replay
+from schemas import subscriptions
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights.commands import differing, rows_of
@@ -47,6 +49,20 @@ def test_what_lint_says_of_an_expression_is_kept_for_the_next_nights(broker: Gro
     }
     assert [finding["code"] for finding in stored["cg"]] == ["integer-literal"]
     assert stored["new"] == []
+
+
+def test_what_an_older_mqsieve_compiled_is_compiled_again(
+    broker: GrowingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(subscriptions, "compiled_by", lambda: "older")
+        older.setattr(subscriptions, "to_json", lambda _: to_json([FALSE, FALSE]))
+        broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "other", HIGH)])
+    broker.grow()
+    broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "other", HIGH)])
+    stored = rows_of(broker.folder / "w", "subscriptions")
+    assert [row["compiled_by"] for row in stored] == [subscriptions.compiled_by()] * 2
+    assert broker.received("other") == [5, 6, 7, 8, 9, 15]
 
 
 def test_a_client_with_a_fast_clock_and_events_without_versions(broker: GrowingBroker) -> None:

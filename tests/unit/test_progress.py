@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import pytest
 
+import filtering.kernels.dispatcher  # noqa: F401  # listens to Numba
 from jobs.cli.night_job import compile_time, print_compiles, print_end
 from jobs.night.run import NightReport
 

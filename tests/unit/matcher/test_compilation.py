@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from filtering.kernels import compile
+from filtering.kernels import compile, dispatcher
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_a_folder_that_nobody_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numba finds no place for its cache if the project and the home of the user are read-only."""
-    for place in compile.PLACES:
+    for place in dispatcher.PLACES:
         monkeypatch.setattr(place, "from_function", lambda *_: None)
 
     def twice(number: int) -> int:
@@ -41,7 +41,7 @@ def write_modules(folder: Path, package: str) -> None:
 # Each answer is one of a process of its own, with what takes longest done before it begins.
 PROCESSES = """
 import importlib, numba, os, sys
-import filtering.kernels.compile
+import filtering.kernels.dispatcher
 numba.njit(lambda: 1)()
 for line in sys.stdin:
     if os.fork() == 0:

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from numba.core.registry import cpu_target
 
-from filtering.kernels import registers as module
-from filtering.kernels.registers import POSITIONS_IN_OCTET
+from filtering.kernels import llvm
+from filtering.kernels.registers import POSITIONS_IN_OCTET, STORED_AT_ONCE
 
-HAS_VBMI2 = module.VBMI2 in cpu_target.target_context.codegen().magic_tuple()[2]
+HAS_VBMI2 = llvm.VBMI2 in cpu_target.target_context.codegen().magic_tuple()[2]
 needs_vbmi2 = pytest.mark.skipif(not HAS_VBMI2, reason="the processor has no AVX-512 VBMI2")
 
 
-@pytest.mark.parametrize("way", [module.look_up, pytest.param(module.compress, marks=needs_vbmi2)])
+@pytest.mark.parametrize("way", [llvm.look_up, pytest.param(llvm.compress, marks=needs_vbmi2)])
 def test_positions_of_set_bits(way: Callable[..., Any]) -> None:
-    store = module.storing(lambda _: way)
+    store = llvm.storing(lambda _: way)
 
     @numba.njit
     def positions(words: Any, into: Any) -> Any:
@@ -29,6 +29,6 @@ def test_positions_of_set_bits(way: Callable[..., Any]) -> None:
     random = np.random.default_rng(5)
     bits = np.concatenate([random.random(64) < share for share in np.linspace(0, 1, 129)])
     words = np.packbits(bits, bitorder="little").view(np.uint64)
-    into = np.full(bits.sum() + module.STORED_AT_ONCE, -1, np.int32)
+    into = np.full(bits.sum() + STORED_AT_ONCE, -1, np.int32)
     assert positions(words, into) == bits.sum()
     assert into[: bits.sum()].tolist() == np.flatnonzero(bits).tolist()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from filtering.predicate import holds
+from filtering.predicate import from_json, holds, to_json
 from filtering.sql92 import CompiledExpression, EvaluationError, Expressions, InvalidExpression
 from tests.depth import examples
 from tests.unit.sql92.generator import ODD_TOKENS, expressions, properties
@@ -38,6 +38,14 @@ def test_predicates_are_where_the_reference_is_true_and_where_it_fails(
     expression: CompiledExpression, message: Mapping[str, str]
 ) -> None:
     assert agree(expression, message)
+
+
+@settings(max_examples=examples(50, deep=1_000), deadline=None)
+@given(compiled())
+def test_what_is_stored_of_an_expression_is_read_back(expression: CompiledExpression) -> None:
+    predicate, error_predicate = from_json(to_json([expression.predicate, expression.error_predicate]))
+    assert predicate is expression.predicate
+    assert error_predicate is expression.error_predicate
 
 
 # Many random expressions do not compile. Which ones are drawn depends on the modules that other tests have loaded.
