@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from answers.facts import BrokerFacts, GroupQueue
 from filtering.consumption.clients import ClientChecks
-from filtering.consumption.lag import TopicLag, checked_range, checks_entries, is_measured
 from filtering.consumption.offsets import COMMIT_DELAY, REMOVED
 from filtering.counted import counted, listed
 from filtering.delivery.message_filter import MessageFilter, message_filters
@@ -35,7 +34,9 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table_rows import filtered, group_numbers, least, one_of, tuples, within
 from schemas.errors import UsageError, did_you_mean, time_text
-from schemas.messages.stored_messages import read_entries, stored_ranges
+
+if TYPE_CHECKING:
+    from filtering.consumption.lag import TopicLag
 
 # Why there is no lag.
 
@@ -439,6 +440,9 @@ def _topic_lag(
     firsts: Mapping[tuple[str, int], int],
     facts: BrokerFacts,
 ) -> TopicLag:
+    # Importing Numba takes longer than most commands.
+    from filtering.consumption.lag import TopicLag, checked_range, checks_entries, is_measured
+
     pending: defaultdict[GroupTopic, dict[int, OffsetRange]] = defaultdict(dict)
     estimated: defaultdict[GroupTopic, dict[int, OffsetRange]] = defaultdict(dict)
     for standing in queues:
@@ -470,6 +474,8 @@ def _topic_lag(
 
 def _scan(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> None:
     """Adds all messages that some group has yet to pull to the counters of their topics."""
+    from schemas.messages.stored_messages import read_entries, stored_ranges
+
     needed = {topic: count for topic, count in counts.items() if count.pending or count.estimated}
     begin = _first_needed(facts, needed)
     if begin is None:
@@ -513,6 +519,8 @@ def _row(
     unacknowledged: Mapping[GroupQueue, OpenPops],
 ) -> Lag:
     """``has_commits``: whether a snapshot had committed offsets."""
+    from filtering.consumption.lag import is_measured
+
     waiting = counts.waiting_of(standing.consumer_group, standing.queue_id)
     behind = max(0, standing.end - standing.counted_from)
     sample = counts.sample_of(standing.consumer_group, standing.queue_id)

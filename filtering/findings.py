@@ -6,8 +6,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,9 +17,6 @@ from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.counted import listed, shortened
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter, delivers
 from filtering.explanation.trace import evaluated
-from filtering.matcher import Matcher, packed_bits
-from filtering.matcher.column import Column
-from filtering.matcher.packed_bits import Words
 from filtering.predicate import (
     FALSE,
     TRUE,
@@ -54,6 +53,10 @@ from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.yaml_input import load
+
+if TYPE_CHECKING:
+    from filtering.matcher.column import Column
+    from filtering.matcher.packed_bits import Words
 
 # A finding: something suspicious about a subscription.
 
@@ -315,7 +318,16 @@ class TopicMessages:
         """The messages for which each predicate is true, as packed bits. ``predicates`` must be distinct."""
         if not predicates:
             return []
+        # Importing Numba takes longer than most commands.
+        from filtering.matcher import Matcher
+
         return list(Matcher(predicates).match_columns(self.properties, self.count, self.tags_code).bits)
+
+    def rows(self, bits: Words) -> npt.NDArray[np.int64]:
+        """The numbers of the messages whose bits are set."""
+        from filtering.matcher import packed_bits
+
+        return np.flatnonzero(packed_bits.unpack(bits, self.count))
 
     def has_value(self, name: str, text: str) -> bool:
         """Whether the property has this value in some message."""
@@ -325,7 +337,7 @@ class TopicMessages:
     def texts(self, name: str, bits: Words) -> list[str]:
         """The values of a property in the first VALUES messages whose bits are set; empty if it is missing."""
         column = self.properties.get(name)
-        rows = np.flatnonzero(packed_bits.unpack(bits, self.count))[:VALUES]
+        rows = self.rows(bits)[:VALUES]
         if column is None:
             return [""] * len(rows)
         return [text or "" for text in column.text_of_each().take(pa.array(rows)).to_pylist()]
@@ -363,7 +375,7 @@ def _first_error(expression: CompiledExpression, messages: TopicMessages, failed
     """Why the expression fails on the first of the ``failed`` messages."""
     named = named_properties(expression.syntax_tree)
     texts = {name: column.text_of_each() for name, column in messages.properties.items() if name in named}
-    row = int(np.flatnonzero(packed_bits.unpack(failed, messages.count))[0])
+    row = int(messages.rows(failed)[0])
     try:
         expression.evaluate({name: text for name in texts if (text := texts[name][row].as_py()) is not None})
     except EvaluationError as error:
