@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from filtering.delivery.entries import Entries, among
 from filtering.delivery.pull_window import BEGINNING, FOREVER, NO_END
 from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
+from schemas.arrow_batches import one_array
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.delta_log import OpenDataFile, open_data_file
@@ -122,7 +123,7 @@ def _read_group(
     numbers = [name for name in NUMBERS if name in columns and name != "commitlog_offset"]
     texts = [*named.values(), *(SLOTS[slot] for slot in sorted(used)), *(["more_properties"] if properties else [])]
     kept = filtered_by_mask(file.read(group, [*numbers, *texts]), pa.array(is_wanted))
-    others = kept["more_properties"].combine_chunks() if properties else None
+    others = one_array(kept["more_properties"]) if properties else None
     nulls = pa.nulls(len(shape_of), pa.string())
 
     def number(name: str) -> NDArray[Any]:
@@ -133,17 +134,15 @@ def _read_group(
         shapes=shapes,
         shape_of=number_of_shape[shape_of],
         **{name: at[is_wanted] if name == "commitlog_offset" else number(name) for name in NUMBERS},
-        named={
-            name: kept[column].combine_chunks() if name in named else nulls for name, column in NAMED_PROPERTIES.items()
-        },
-        slots=[kept[name].combine_chunks() if slot in used else None for slot, name in enumerate(SLOTS)],
+        named={name: one_array(kept[column]) if name in named else nulls for name, column in NAMED_PROPERTIES.items()},
+        slots=[one_array(kept[name]) if slot in used else None for slot, name in enumerate(SLOTS)],
         others=others if others is not None and others.null_count < len(others) else None,
     )
 
 
 def shapes_of(rows: pa.Table) -> tuple[list[Shape], NDArray[np.int32]]:
     """The distinct pairs of ``topic`` and ``property_names``, and the index of each row's pair."""
-    topics, names = (rows[name].dictionary_encode().combine_chunks() for name in ("topic", "property_names"))
+    topics, names = (one_array(rows[name].dictionary_encode()) for name in ("topic", "property_names"))
     codes = names.indices.fill_null(len(names.dictionary)).to_numpy()
     pairs = topics.indices.to_numpy().astype(np.int64) * (len(names.dictionary) + 1) + codes
     distinct = pa.array(pairs).dictionary_encode()
@@ -161,6 +160,8 @@ def shapes_of(rows: pa.Table) -> tuple[list[Shape], NDArray[np.int32]]:
 FILES_IN_A_TASK = 8
 MESSAGES_IN_A_TASK = 4 << 20
 """Unless one file has more. A task keeps their filter bit maps in memory, up to some hundred bytes each."""
+MESSAGES_IN_A_SCAN = 1 << 20
+"""The same for tasks that write no files: fewer stay in the memory that the system has given already."""
 
 FilesOf = Callable[[Table], Sequence[StoredFile]]
 
@@ -183,11 +184,12 @@ def stored_ranges(
     offsets: PhysicalRange = WHOLE_LOG,
     first_run: str | None = None,
     period: tuple[int, int] = (BEGINNING, FOREVER),
+    messages: int = MESSAGES_IN_A_TASK,
 ) -> list[StoredRange]:
     """The stored messages with physical offsets in a range, in tasks.
 
     ``first_run``: leave out files without an entry of this or a later run. ``period``: leave out files without a
-    message stored in it (ms, the second exclusive).
+    message stored in it (ms, the second exclusive). ``messages``: those of a task, unless one file has more.
     """
     entry_files = files_of(CONSUMEQUEUE)
     if first_run is not None:
@@ -195,7 +197,7 @@ def stored_ranges(
         first = min((file.least["commitlog_offset"] for file in entry_files), default=NO_END)
         offsets = max(offsets[0], first), offsets[1]
     ranges = []
-    for files in _parts(_files(files_of(COMMITLOG), offsets, period)):
+    for files in _parts(_files(files_of(COMMITLOG), offsets, period), messages):
         low = max(offsets[0], files[0].least["commitlog_offset"])
         high = min(offsets[1], max(file.greatest["commitlog_offset"] for file in files) + 1)
         entry_files_in_range = _files(entry_files, (low, high), period)
@@ -210,12 +212,12 @@ def _files(files: Sequence[StoredFile], offsets: PhysicalRange, period: tuple[in
     return sorted(candidates, key=lambda file: (file.least["commitlog_offset"], file.greatest["commitlog_offset"]))
 
 
-def _parts(files: Iterable[StoredFile]) -> Iterator[list[StoredFile]]:
+def _parts(files: Iterable[StoredFile], most: int) -> Iterator[list[StoredFile]]:
     """The files of each task."""
     part: list[StoredFile] = []
     for file in files:
         messages = sum(other.rows for other in [*part, file])
-        if part and (len(part) == FILES_IN_A_TASK or messages > MESSAGES_IN_A_TASK):
+        if part and (len(part) == FILES_IN_A_TASK or messages > most):
             yield part
             part = []
         part.append(file)
@@ -375,7 +377,8 @@ def scan_entries(
     (ms, the second exclusive) are left out. ``bit_maps``: whether the filter bit maps are read. ``columns``: as for
     :func:`read_entries`.
     """
-    ranges = stored_ranges(lambda table: warehouse.files(table, broker_name), period=period)
+    files_of = partial(warehouse.files, broker_name=broker_name)
+    ranges = stored_ranges(files_of, period=period, messages=MESSAGES_IN_A_SCAN)
     size = sum(part.size for part in ranges)
     commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
     read = partial(
