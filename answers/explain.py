@@ -21,7 +21,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -95,12 +95,12 @@ from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import Table
 from schemas.delta.table_rows import (
     Condition,
+    files_that_may_hold,
     greatest,
     group_numbers,
     least,
     may_hold,
     one_of,
-    row_groups,
     sorted_by,
     within,
 )
@@ -148,7 +148,7 @@ def deliveries_of(
     ]
     wanted = np.array([row["commitlog_offset"] for row in messages], np.int64)
     storage = facts.warehouse.log(DELIVERY_BLOCKS).storage
-    for file in facts.warehouse.files(DELIVERY_BLOCKS, facts.name):
+    for file in files_that_may_hold(facts.warehouse.files(DELIVERY_BLOCKS, facts.name), conditions):
         with open_data_file(DELIVERY_BLOCKS, storage, file.path) as opened:
             for number, group in enumerate(opened.row_groups):
                 if may_hold(group, conditions):
@@ -468,17 +468,27 @@ def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
     return [offset for offsets in run_tasks(paths, in_file, 0, None) for offset in offsets]
 
 
+_LOOK_UP = {"uniq_key": pc.equal, "keys": pc.match_substring}
+
+
 def _offsets_in_file(storage: Storage, path: str, text: str, with_keys: bool) -> list[int]:
     offsets: list[int] = []
-    columns = ["commitlog_offset", "uniq_key", *(["keys"] if with_keys else [])]
-    for rows in row_groups(COMMITLOG, storage, path, columns):
-        mask = pc.equal(rows["uniq_key"], text).fill_null(False)
-        if with_keys:
-            mask = pc.or_(mask, pc.match_substring(rows["keys"], text).fill_null(False))
-        for row in rows.filter(mask).to_pylist():
-            keys = row.get("keys") or ""
-            if text in (row["uniq_key"], keys, *keys.split(" ")):
-                offsets.append(row["commitlog_offset"])
+    with open_data_file(COMMITLOG, storage, path) as file:
+        keys = ["keys"] if with_keys and file.has("keys") else []
+        for group in range(len(file.row_groups)):
+            columns = [*(["uniq_key"] if file.may_have(group, "uniq_key", text) else []), *keys]
+            if not columns:
+                continue
+            texts = file.read(group, columns)
+            matches = [_LOOK_UP[name](texts[name], text).fill_null(False) for name in columns]
+            rows = pc.indices_nonzero(reduce(pc.or_, matches))
+            if not len(rows):
+                continue
+            places = file.read(group, ["commitlog_offset"])["commitlog_offset"].take(rows).to_pylist()
+            for offset, row in zip(places, texts.take(rows).to_pylist(), strict=True):
+                key_text = row.get("keys") or ""
+                if text in (row.get("uniq_key"), key_text, *key_text.split(" ")):
+                    offsets.append(offset)
     return offsets
 
 

@@ -61,7 +61,7 @@ from schemas.delta.table_rows import (
 )
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.newest_messages import Rows, messages_at
-from schemas.messages.stored_messages import scan_entries
+from schemas.messages.stored_messages import PLACES, scan_entries
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session, run_tasks
@@ -453,9 +453,10 @@ _RECEIVED = pa.schema([PAIRS.field(name) for name in ("consumer_group", "topic",
 
 
 def _received_in_file(storage: Storage, path: str, where: Where, groups: set[str]) -> pa.Table:
+    columns = ["topic", "messages", "commitlog_offset", "matches"]
     batches = (
         batch.select(_RECEIVED.names)
-        for blocks in row_groups(DELIVERY_BLOCKS, storage, path, where=where)
+        for blocks in row_groups(DELIVERY_BLOCKS, storage, path, columns, where)
         for batch in pairs_of(blocks, groups)
     )
     return pa.Table.from_batches(batches, _RECEIVED)
@@ -597,7 +598,14 @@ def what_if(
     changes = FilterChanges(compared, period)
     total = ChangeResult()
     for part in scan_entries(
-        facts.warehouse, facts.name, changes.properties, changes, session, period=period, bit_maps=False
+        facts.warehouse,
+        facts.name,
+        changes.properties,
+        changes,
+        session,
+        period=period,
+        bit_maps=False,
+        columns=PLACES,
     ):
         total.add(part)
     findings = findings_of_rows(facts, wanted)

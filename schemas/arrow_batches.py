@@ -52,6 +52,11 @@ def dictionary_column(texts: Iterable[str], numbers: NDArray[np.integer[Any]]) -
     return pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), pa.array(list(texts), pa.string()))
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column: its only chunk, which PyArrow's combine_chunks would copy, or all chunks as one."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def codes(*columns: pa.ChunkedArray) -> NDArray[np.int64]:
     """A number for each value of some columns of one type, one after another: the same for equal values; null: -1."""
     chunks = [chunk for column in columns for chunk in column.chunks]

@@ -74,6 +74,7 @@ COMMITLOG = Table(
         "body_length", "body_is_damaged", "store_date", "run",
     ),
     delta_encoded=("commitlog_offset", "queue_offset", "born_timestamp", "store_timestamp"),
+    bloom_filtered=("uniq_key",),
 )  # fmt: skip
 
 

@@ -130,7 +130,11 @@ DELIVERY_COLUMNS = PAIRS.insert(1, column("broker_name", pa.string()))
 def pairs_of(
     blocks: pa.Table, groups: Collection[str] | None = None, outcomes: Collection[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """A batch of PAIRS for each row of delivery_blocks. ``groups``, ``outcomes``: those to include; None: all."""
+    """A batch of PAIRS for each row of delivery_blocks. ``groups``, ``outcomes``: those to include; None: all.
+
+    ``blocks`` may be without columns other than ``messages`` and ``matches``: then pairs lack what comes
+    from them.
+    """
     for row in range(len(blocks)):
         batch = _pairs({name: blocks[name][row] for name in blocks.column_names}, groups, outcomes)
         if batch.num_rows:
@@ -175,12 +179,17 @@ def _pairs(
     values = {
         name: pa.array(column, PAIRS.field(name).type).take(recipient_of_pair) for name, column in columns.items()
     }
-    values |= {name: block[name].values.take(index) for name in ("queue_id", "queue_offset", "commitlog_offset")}
-    stored = block["store_timestamp"].values.take(index)
-    values["available_at"] = pc.coalesce(values["available_at"], stored)
-    values |= {name: pa.repeat(block[name].as_py(), len(at)) for name in ("topic", "run")}
-    values["source"] = pa.repeat(block["source"].as_py() or PLANNED, len(at))
-    return pa.RecordBatch.from_arrays([values[name] for name in PAIRS.names], schema=PAIRS)
+    for name in block.keys() & {"queue_id", "queue_offset", "commitlog_offset"}:
+        values[name] = block[name].values.take(index)
+    available_at = values.pop("available_at")
+    if "store_timestamp" in block:
+        values["available_at"] = pc.coalesce(available_at, block["store_timestamp"].values.take(index))
+    for name in block.keys() & {"topic", "run"}:
+        values[name] = pa.repeat(block[name].as_py(), len(at))
+    if "source" in block:
+        values["source"] = pa.repeat(block["source"].as_py() or PLANNED, len(at))
+    schema = pa.schema([field for field in PAIRS if field.name in values])
+    return pa.RecordBatch.from_arrays([values[name] for name in schema.names], schema=schema)
 
 
 def _matches_of(matches: pa.StructArray, groups: Collection[str] | None) -> pa.StructArray:

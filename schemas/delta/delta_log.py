@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as NotFound
 from deltalake.transaction import AddAction, RemoveAction
 
+from schemas.delta.bloom_filters import may_contain
 from schemas.delta.table import LAYOUT, DataFile, StoredFile, Table, layout_of, statistics
 from schemas.errors import PROGRAM, UsageError, WarehouseBusy, option
 from schemas.storage import Storage
@@ -264,9 +265,11 @@ class DataFileDamaged(TableDamaged):
 class OpenDataFile:
     """An open file of a table. ``row_groups`` are the metadata of its row groups."""
 
-    def __init__(self, table: Table, file: pq.ParquetFile) -> None:
+    def __init__(self, table: Table, file: pq.ParquetFile, source: pa.NativeFile) -> None:
         self.row_groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
         self._file = file
+        self._source = source
+        self._paths = _column_paths(file.metadata)
         self._stored = set(file.schema_arrow.names)
         self._types = {field.name: field.type for field in table.file_schema}
 
@@ -279,6 +282,20 @@ class OpenDataFile:
                 rows = rows.append_column(name, pa.nulls(rows.num_rows, self._types[name]))
         return rows.select(names)
 
+    def has(self, column: str) -> bool:
+        """Whether the file has values of a column."""
+        return column in self._stored
+
+    def may_have(self, group: int, column: str, text: str) -> bool:
+        """Whether a row group may have a text in a column of texts: not if its Bloom filter, if any, says no."""
+        if not self.has(column):
+            return False
+        chunk = self.row_groups[group].column(self._paths.index(column))
+        offset, length = chunk.bloom_filter_offset, chunk.bloom_filter_length
+        if offset is None or length is None:
+            return True
+        return may_contain(self._source.read_at(length, offset), text)
+
 
 @contextmanager
 def open_data_file(
@@ -288,12 +305,14 @@ def open_data_file(
 
     Raises DataFileDamaged if the file is not what was written.
     """
-    with _open(storage, path, read_dictionary) as file:
-        yield OpenDataFile(table, file)
+    with _open(storage, path, read_dictionary) as (file, source):
+        yield OpenDataFile(table, file, source)
 
 
 @contextmanager
-def _open(storage: Storage, path: str, read_dictionary: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+def _open(
+    storage: Storage, path: str, read_dictionary: Sequence[str] = ()
+) -> Iterator[tuple[pq.ParquetFile, pa.NativeFile]]:
     try:
         with storage.file_system.open_input_file(path) as source:
             file = pq.ParquetFile(source, page_checksum_verification=True)
@@ -302,7 +321,7 @@ def _open(storage: Storage, path: str, read_dictionary: Sequence[str] = ()) -> I
                 file = pq.ParquetFile(
                     source, metadata=file.metadata, read_dictionary=dictionaries, page_checksum_verification=True
                 )
-            yield file
+            yield file, source
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -311,11 +330,15 @@ def _open(storage: Storage, path: str, read_dictionary: Sequence[str] = ()) -> I
 
 def _may_be_dictionary(metadata: pq.FileMetaData, name: str) -> bool:
     """Whether PyArrow can read a column as a dictionary: it has values, and no row group has them delta-encoded."""
-    paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    paths = _column_paths(metadata)
     if name not in paths:
         return False
     groups = (metadata.row_group(group).column(paths.index(name)) for group in range(metadata.num_row_groups))
     return not any(encoding.startswith("DELTA_") for group in groups for encoding in group.encodings)
+
+
+def _column_paths(metadata: pq.FileMetaData) -> list[str]:
+    return [metadata.schema.column(index).path for index in range(metadata.num_columns)]
 
 
 def verify_file(table: Table, storage: Storage, stored: StoredFile) -> None:
@@ -324,7 +347,7 @@ def verify_file(table: Table, storage: Storage, stored: StoredFile) -> None:
     Raises DataFileDamaged.
     """
     columns = table.known_statistics
-    with _open(storage, stored.path, table.dictionary_texts) as file:
+    with _open(storage, stored.path, table.dictionary_texts) as (file, _):
         actual = statistics(file.metadata)
         least, greatest = (
             [values.get(name) for name in columns] for values in (actual["minValues"], actual["maxValues"])

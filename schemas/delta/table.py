@@ -30,6 +30,8 @@ UPGRADED_LAYOUT = 2
 """The oldest layout that a night brings up to date: its tables only lack columns, and nulls in some."""
 _LAYOUT = re.compile(r"\(mqsieve layout (\d+)\)$")
 DICTIONARY_BYTES = 1 << 18
+BLOOM_FILTER_ERRORS = 0.1
+"""At most this share of row groups is read for nothing when a reader looks up a value."""
 COMMENTS = {
     "broker_name": "brokerName of the broker",
     "topic": "full name, with its namespace",
@@ -73,7 +75,8 @@ class Table:
 
     ``constraints`` are CHECKs by name. ``statistics_on``: columns whose least and greatest values readers use to
     skip files. ``dictionary_encoded``: Parquet columns (with paths such as ``matches.list.element.outcome``) with few
-    distinct values; ``delta_encoded``: integer columns whose neighbouring values are close.
+    distinct values; ``delta_encoded``: integer columns whose neighbouring values are close. ``bloom_filtered``: columns
+    of texts that have a Bloom filter in each row group, so that readers find a value without reading the column.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Table:
     statistics_on: tuple[str, ...] = ()
     dictionary_encoded: tuple[str, ...] = ()
     delta_encoded: tuple[str, ...] = ()
+    bloom_filtered: tuple[str, ...] = ()
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -128,8 +132,12 @@ class Table:
         """Rows of the table's files from Python mappings; missing columns are null."""
         return pa.RecordBatch.from_pylist(list(rows), schema=self.file_schema)
 
-    def writer(self, sink: pa.NativeFile, schema: pa.Schema, plain: frozenset[str]) -> FileWriter:
-        """A writer of a file of the table. ``plain``: ``dictionary_encoded`` columns with many distinct values."""
+    def writer(self, sink: pa.NativeFile, schema: pa.Schema, plain: frozenset[str], rows: int) -> FileWriter:
+        """A writer of a file of the table. ``plain``: ``dictionary_encoded`` columns with many distinct values.
+
+        ``rows``: of a row group; a Bloom filter takes a byte or less for each.
+        """
+        bloom_filter = {"ndv": rows, "fpp": BLOOM_FILTER_ERRORS}
         return FileWriter(
             sink,
             schema,
@@ -139,6 +147,7 @@ class Table:
             column_encoding=dict.fromkeys(self.delta_encoded, "DELTA_BINARY_PACKED")
             | {name: "DELTA_LENGTH_BYTE_ARRAY" for name in plain if pa.types.is_string(schema.field(name).type)},
             dictionary_pagesize_limit=DICTIONARY_BYTES,
+            bloom_filter_options={name: bloom_filter for name in self.bloom_filtered if name in schema.names},
             write_statistics=list(self.statistics_on),
             write_page_checksum=True,
             store_schema=False,
@@ -286,7 +295,8 @@ class DataFileWriter:
             self._schema = schema
             self._path = f"part-{uuid.uuid4()}.parquet"
             self._sink = self._storage.file_system.open_output_stream(self._path)
-            self._writer = self._table.writer(self._sink, schema, without_dictionary(self._table, rows))
+            plain = without_dictionary(self._table, rows)
+            self._writer = self._table.writer(self._sink, schema, plain, rows.num_rows)
         columns = [as_type(field.type, rows[field.name]) for field in schema]
         self._writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=rows.num_rows)
         self._rows += rows.num_rows

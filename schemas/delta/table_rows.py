@@ -92,8 +92,9 @@ def row_groups(
     names = list(table.file_schema.names if columns is None else columns)
     conditions = {condition.column for condition in where}
     with open_data_file(table, storage, path) as file:
+        has_values = all(map(file.has, conditions))  # no condition holds without one
         for number, group in enumerate(file.row_groups):
-            if may_hold(group, where):
+            if has_values and may_hold(group, where):
                 rows = file.read(number, [*dict.fromkeys([*names, *conditions])])
                 yield filtered(rows, where).select(names)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from filtering.delivery.entries import Entries, among
 from filtering.delivery.pull_window import BEGINNING, FOREVER, NO_END
 from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
+from schemas.arrow_batches import one_array
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table
@@ -32,6 +33,11 @@ PhysicalRange: TypeAlias = tuple[int, int]
 """Physical offsets in bytes, the second exclusive."""
 WHOLE_LOG: PhysicalRange = (0, NO_END)
 
+PLACES = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
+"""The columns that say where a message is, and since when."""
+OF_ENTRIES = (*PLACES, "store_size", "body_length", "reconsume_times")
+OF_MESSAGES = (*NUMBERS, NAMED_PROPERTIES["TAGS"])
+
 
 def read_messages(
     storage: Storage,
@@ -39,17 +45,19 @@ def read_messages(
     offsets: PhysicalRange,
     topics: Collection[str] | None,
     properties: Collection[str],
+    columns: Collection[str] = OF_MESSAGES,
 ) -> Iterator[Messages]:
     """The messages in some files of commitlog, whose physical offsets are in ``offsets``.
 
     ``topics``: the topics to read; None: all. ``properties``: the names of the properties that are needed.
+    ``columns``: PLACES and those of OF_MESSAGES that are needed; the others are as if they were not stored.
     """
     for path in paths:
         with open_data_file(COMMITLOG, storage, path, COMMITLOG.dictionary_texts) as file:
             for number, group in enumerate(file.row_groups):
                 if not may_hold(group, [within("commitlog_offset", *offsets)]):
                     continue
-                messages = _read_group(file, number, offsets, topics, properties)
+                messages = _read_group(file, number, offsets, topics, properties, columns)
                 if messages is not None and len(messages):
                     yield messages
 
@@ -77,7 +85,7 @@ def newest_messages_first(
     """
     with open_data_file(COMMITLOG, storage, path, COMMITLOG.dictionary_texts) as file:
         for number, group in reversed(list(enumerate(file.row_groups))):
-            yield _read_group(file, number, WHOLE_LOG, topics, properties), group.num_rows
+            yield _read_group(file, number, WHOLE_LOG, topics, properties, OF_MESSAGES), group.num_rows
 
 
 def end_of_messages(warehouse: Warehouse, files: Sequence[StoredFile], begun: int) -> int:
@@ -91,52 +99,59 @@ def end_of_messages(warehouse: Warehouse, files: Sequence[StoredFile], begun: in
 
 
 def _read_group(
-    file: OpenDataFile, group: int, offsets: PhysicalRange, topics: Collection[str] | None, properties: Collection[str]
+    file: OpenDataFile,
+    group: int,
+    offsets: PhysicalRange,
+    topics: Collection[str] | None,
+    properties: Collection[str],
+    columns: Collection[str],
 ) -> Messages | None:
     first = file.read(group, ["topic", "commitlog_offset", "property_names"])
-    at = first["commitlog_offset"]
-    wanted = pc.and_(pc.greater_equal(at, offsets[0]), pc.less(at, offsets[1]))
-    if topics is not None:
-        wanted = pc.and_(wanted, pc.is_in(first["topic"], value_set=pa.array(sorted(topics), pa.string())))
-    if not pc.any(wanted).as_py():
+    shapes, shape_of = shapes_of(first)
+    at = first["commitlog_offset"].to_numpy()
+    is_of_topics = np.array([topics is None or shape.topic in topics for shape in shapes], bool)
+    is_wanted = is_of_topics[shape_of] & (at >= offsets[0]) & (at < offsets[1])
+    if not is_wanted.any():
         return None
-    wanted_rows = filtered_by_mask(first, wanted)
-    shapes, shape_of = shapes_of(wanted_rows)
+    shape_of = shape_of[is_wanted]
+    wanted_shapes = np.flatnonzero(np.bincount(shape_of, minlength=len(shapes)))
+    number_of_shape = np.zeros(len(shapes), np.int32)
+    number_of_shape[wanted_shapes] = np.arange(len(wanted_shapes))
+    shapes = [shapes[shape] for shape in wanted_shapes.tolist()]
     used = {slot for shape in shapes for slot, name in enumerate(shape.names) if name in properties}
-    named = {name: column for name, column in NAMED_PROPERTIES.items() if name in properties or name == "TAGS"}
-    columns = [*NUMBERS, *named.values(), *(SLOTS[slot] for slot in sorted(used))]
-    with_others = bool(properties)
-    rest = file.read(group, [*columns, *(["more_properties"] if with_others else [])])
-    kept = filtered_by_mask(rest, wanted)
-    others = kept["more_properties"].combine_chunks() if with_others else None
-    nulls = pa.nulls(len(kept), pa.string())
+    named = {name: column for name, column in NAMED_PROPERTIES.items() if name in properties or column in columns}
+    numbers = [name for name in NUMBERS if name in columns and name != "commitlog_offset"]
+    texts = [*named.values(), *(SLOTS[slot] for slot in sorted(used)), *(["more_properties"] if properties else [])]
+    kept = filtered_by_mask(file.read(group, [*numbers, *texts]), pa.array(is_wanted))
+    others = one_array(kept["more_properties"]) if properties else None
+    nulls = pa.nulls(len(shape_of), pa.string())
+
+    def number(name: str) -> NDArray[Any]:
+        unknown = -1 if name == "body_length" else 0
+        return kept[name].fill_null(unknown).to_numpy() if name in numbers else np.full(len(kept), unknown, np.int32)
+
     return Messages(
         shapes=shapes,
-        shape_of=shape_of,
-        **{name: kept[name].fill_null(-1 if name == "body_length" else 0).to_numpy() for name in NUMBERS},
-        named={
-            name: kept[column].combine_chunks() if name in named else nulls for name, column in NAMED_PROPERTIES.items()
-        },
-        slots=[kept[name].combine_chunks() if slot in used else None for slot, name in enumerate(SLOTS)],
+        shape_of=number_of_shape[shape_of],
+        **{name: at[is_wanted] if name == "commitlog_offset" else number(name) for name in NUMBERS},
+        named={name: one_array(kept[column]) if name in named else nulls for name, column in NAMED_PROPERTIES.items()},
+        slots=[one_array(kept[name]) if slot in used else None for slot, name in enumerate(SLOTS)],
         others=others if others is not None and others.null_count < len(others) else None,
     )
 
 
 def shapes_of(rows: pa.Table) -> tuple[list[Shape], NDArray[np.int32]]:
     """The distinct pairs of ``topic`` and ``property_names``, and the index of each row's pair."""
-    topics, names = (rows[name].dictionary_encode().combine_chunks() for name in ("topic", "property_names"))
+    topics, names = (one_array(rows[name].dictionary_encode()) for name in ("topic", "property_names"))
     codes = names.indices.fill_null(len(names.dictionary)).to_numpy()
     pairs = topics.indices.to_numpy().astype(np.int64) * (len(names.dictionary) + 1) + codes
-    distinct, shape_of = np.unique(pairs, return_inverse=True)
+    distinct = pa.array(pairs).dictionary_encode()
     texts = [*names.dictionary.to_pylist(), ""]
     shapes = [
-        Shape(
-            topics.dictionary[int(pair) // len(texts)].as_py(),
-            tuple(texts[int(pair) % len(texts)].split(NAME_SEPARATOR)),
-        )
-        for pair in distinct
+        Shape(topics.dictionary[pair // len(texts)].as_py(), tuple(texts[pair % len(texts)].split(NAME_SEPARATOR)))
+        for pair in distinct.dictionary.to_pylist()
     ]
-    return shapes, shape_of.astype(np.int32)
+    return shapes, distinct.indices.to_numpy()
 
 
 # Tasks: ranges of the log of a few files each.
@@ -145,6 +160,8 @@ def shapes_of(rows: pa.Table) -> tuple[list[Shape], NDArray[np.int32]]:
 FILES_IN_A_TASK = 8
 MESSAGES_IN_A_TASK = 4 << 20
 """Unless one file has more. A task keeps their filter bit maps in memory, up to some hundred bytes each."""
+MESSAGES_IN_A_SCAN = 1 << 20
+"""The same for tasks that write no files: fewer stay in the memory that the system has given already."""
 
 FilesOf = Callable[[Table], Sequence[StoredFile]]
 
@@ -167,11 +184,12 @@ def stored_ranges(
     offsets: PhysicalRange = WHOLE_LOG,
     first_run: str | None = None,
     period: tuple[int, int] = (BEGINNING, FOREVER),
+    messages: int = MESSAGES_IN_A_TASK,
 ) -> list[StoredRange]:
     """The stored messages with physical offsets in a range, in tasks.
 
     ``first_run``: leave out files without an entry of this or a later run. ``period``: leave out files without a
-    message stored in it (ms, the second exclusive).
+    message stored in it (ms, the second exclusive). ``messages``: those of a task, unless one file has more.
     """
     entry_files = files_of(CONSUMEQUEUE)
     if first_run is not None:
@@ -179,7 +197,7 @@ def stored_ranges(
         first = min((file.least["commitlog_offset"] for file in entry_files), default=NO_END)
         offsets = max(offsets[0], first), offsets[1]
     ranges = []
-    for files in _parts(_files(files_of(COMMITLOG), offsets, period)):
+    for files in _parts(_files(files_of(COMMITLOG), offsets, period), messages):
         low = max(offsets[0], files[0].least["commitlog_offset"])
         high = min(offsets[1], max(file.greatest["commitlog_offset"] for file in files) + 1)
         entry_files_in_range = _files(entry_files, (low, high), period)
@@ -194,12 +212,12 @@ def _files(files: Sequence[StoredFile], offsets: PhysicalRange, period: tuple[in
     return sorted(candidates, key=lambda file: (file.least["commitlog_offset"], file.greatest["commitlog_offset"]))
 
 
-def _parts(files: Iterable[StoredFile]) -> Iterator[list[StoredFile]]:
+def _parts(files: Iterable[StoredFile], most: int) -> Iterator[list[StoredFile]]:
     """The files of each task."""
     part: list[StoredFile] = []
     for file in files:
         messages = sum(other.rows for other in [*part, file])
-        if part and (len(part) == FILES_IN_A_TASK or messages > MESSAGES_IN_A_TASK):
+        if part and (len(part) == FILES_IN_A_TASK or messages > most):
             yield part
             part = []
         part.append(file)
@@ -276,11 +294,15 @@ def read_entries(
     consumequeue: Storage,
     properties: Mapping[str, Sequence[str]],
     bit_maps: bool = True,
+    columns: Collection[str] = OF_ENTRIES,
 ) -> Iterator[Entries]:
-    """The entries of some topics, in blocks. ``properties``: by topic, the message properties that are needed."""
+    """The entries of some topics, in blocks. ``properties``: by topic, the message properties that are needed.
+
+    ``columns``: OF_ENTRIES, or only PLACES: then the messages' sizes, bodies and attempts are not known.
+    """
     names = {name for topic_names in properties.values() for name in topic_names}
     topics = None if any(map(is_lmq, properties)) else set(properties)  # an LMQ has the messages of other topics
-    messages = read_messages(commitlog, part.message_files, part.offsets, topics, names)
+    messages = read_messages(commitlog, part.message_files, part.offsets, topics, names, columns)
     stored = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps)
     for batch in topic_batches(messages):
         yield from _entries_of(batch, stored, properties)
@@ -347,17 +369,25 @@ def scan_entries(
     session: Session | None,
     period: tuple[int, int] = (BEGINNING, FOREVER),
     bit_maps: bool = True,
+    columns: Collection[str] = OF_ENTRIES,
 ) -> Iterator[Result]:
     """Calls ``function`` on the entries of some topics, part by part in the order of the log. It must be picklable.
 
     ``properties``: by topic, the message properties that it reads. ``period``: files without a message stored in it
-    (ms, the second exclusive) are left out. ``bit_maps``: whether the filter bit maps are read.
+    (ms, the second exclusive) are left out. ``bit_maps``: whether the filter bit maps are read. ``columns``: as for
+    :func:`read_entries`.
     """
-    ranges = stored_ranges(lambda table: warehouse.files(table, broker_name), period=period)
+    files_of = partial(warehouse.files, broker_name=broker_name)
+    ranges = stored_ranges(files_of, period=period, messages=MESSAGES_IN_A_SCAN)
     size = sum(part.size for part in ranges)
     commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
     read = partial(
-        read_entries, commitlog=commitlog, consumequeue=consumequeue, properties=properties, bit_maps=bit_maps
+        read_entries,
+        commitlog=commitlog,
+        consumequeue=consumequeue,
+        properties=properties,
+        bit_maps=bit_maps,
+        columns=columns,
     )
     return run_tasks(ranges, partial(_read_by, read=read, function=function), size, session)
 

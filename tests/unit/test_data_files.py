@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.commitlog import COMMITLOG
+from schemas.delta.delta_log import open_data_file
 from schemas.delta.table import DataFileWriter, StoredFile, Table, column
 from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows, within
 from schemas.messages.bodies import Bodies
@@ -129,6 +130,29 @@ def test_readers_get_the_rows_for_which_all_conditions_hold(tmp_path: Path) -> N
             and (below is None or number < below)
             and (len(where) == 1 or number in listed)
         ]
+
+
+LOOKED_UP = Table("texts", "Texts.", [column("text", pa.string())], (), bloom_filtered=("text",))
+
+
+def test_a_text_is_found_without_reading_most_row_groups(tmp_path: Path) -> None:
+    rng, storage = random.Random(1), Storage.at(str(tmp_path))
+    groups = [["".join(rng.choices("abcäö€", k=length)) for length in range(100)] for _ in range(50)]
+    writer = DataFileWriter(LOOKED_UP, storage)
+    for texts in groups:
+        writer.write([LOOKED_UP.rows_batch([{"text": text} for text in texts])])
+    (file,) = writer.close()
+    with open_data_file(LOOKED_UP, storage, file.path) as opened:
+        for number, texts in enumerate(groups):
+            assert all(opened.may_have(number, "text", text) for text in texts)
+        others = [text for texts in groups[1:] for text in texts[20:]]
+        assert sum(opened.may_have(0, "text", text) for text in others) < len(others) / 5
+
+
+def test_a_row_group_without_a_bloom_filter_may_have_any_text(tmp_path: Path) -> None:
+    file = written(tmp_path, ["b"])
+    with open_data_file(TABLE, Storage.at(str(tmp_path)), file.path) as opened:
+        assert opened.may_have(0, "topic", "a")
 
 
 @pytest.mark.parametrize("seed", range(examples(1, deep=4)))
