@@ -292,9 +292,9 @@ class NightPops:
             for at, others in self._of_other_clients(row, own, pops["popped_at"].to_numpy()):
                 subscription_from[at] = row.valid_from
                 if row.tags_set or any(other.tags_set for other in others):
-                    check = check_tags(tags.take(pa.array(at)), row.compiled, others)
+                    check = check_tags(tags.take(pa.array(at)), row.compiled, others, self._of_other_times(row))
                     is_dropped[at], is_uncertain[at] = check.is_dropped, check.is_uncertain
-                    subscription_from[at[check.is_uncertain | check.is_of_other]] = UNKNOWN_SUBSCRIPTION
+                    subscription_from[at[~check.is_in_force]] = UNKNOWN_SUBSCRIPTION
         delivered, dropped, dead = range(len(OUTCOMES))
         outcome = np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
         return subscription_from, outcome, is_uncertain
@@ -313,6 +313,11 @@ class NightPops:
                 yield own[is_then], [self._compiled(row.topic, client) for client in clients - {row.filter}]
                 is_left &= ~is_then
         yield own[is_left], ()
+
+    def _of_other_times(self, row: SubscriptionRow) -> Sequence[CompiledSubscription]:
+        """The other subscriptions that the group had on the topic before or after ``row``."""
+        others = {other.filter: other.compiled for other in self._subscriptions[row.key] if other.filter != row.filter}
+        return list(others.values())
 
     @cached_property
     def _differing(self) -> Mapping[GroupTopic, Sequence[GroupClients]]:

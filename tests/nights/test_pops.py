@@ -588,6 +588,24 @@ def test_what_only_one_of_the_clients_that_may_have_popped_it_keeps_is_uncertain
     assert broker.passes_audits()
 
 
+@pytest.mark.parametrize("pops_of_both", [True, False])
+def test_the_record_shows_that_requests_still_carry_a_former_subscription(
+    broker: GrowingBroker, pops_of_both: bool
+) -> None:
+    """Only the first subscription asks for D. So it may have handed out Aa and BB, too, which have one hash."""
+    for tags in ("Aa", "BB", "C", "D"):
+        broker.log.append(TAGS=tags)
+    pop(broker, "g", *([10, 11, 12, 13] if pops_of_both else [10, 11, 12]))
+    first, second = (
+        event(BEFORE + number, "register", "g", type="TAG", expression=tags, sub_version=number)
+        for number, tags in enumerate(["Aa || D", "BB || C"])
+    )
+    broker.night([first, second])
+    kept = [(11, "DELIVERED"), (12, "DELIVERED")]
+    assert outcomes(broker) == [(10, "DROPPED_BY_CLIENT"), *kept, *([(13, "DELIVERED")] if pops_of_both else [])]
+    assert uncertain_messages(broker) == (3 if pops_of_both else 0)
+
+
 def test_what_was_popped_when_the_last_client_had_left_may_have_been_received(broker: GrowingBroker) -> None:
     pop(broker, "g", 0, acknowledges=False)
     left = json.dumps({"at": broker.log.time, "op": "unregister", "group": "g", "client_id": "g#1"})
