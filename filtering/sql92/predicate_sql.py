@@ -20,6 +20,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from sqlglot import exp
 from sqlglot.errors import UnsupportedError
@@ -307,6 +308,7 @@ class PredicateWriter:
         self._numbers: dict[tuple[str, NumberType], exp.Expr] = {}
         self._guards: dict[tuple[str, NumberType, frozenset[Comparison]], list[exp.Expr]] = {}
         self._shapes: dict[Hashable, _Text] = {}
+        self._leaves: WeakKeyDictionary[Predicate, _Text] = WeakKeyDictionary()
 
     def write(self, predicate: Predicate) -> str:
         """The text of a predicate about properties."""
@@ -412,7 +414,13 @@ class PredicateWriter:
             )
 
     def leaf(self, node: Predicate) -> _Text:
-        """The text of a leaf."""
+        """The text of a leaf. It is kept as long as a predicate has the leaf."""
+        known = self._leaves.get(node)
+        if known is None:
+            known = self._leaves[node] = self._leaf(node)
+        return known
+
+    def _leaf(self, node: Predicate) -> _Text:
         match node:
             case Constant():
                 return self.text(exp.Boolean(this=node.value))
