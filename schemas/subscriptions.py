@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -81,11 +82,9 @@ OF_EXPRESSION = ("predicate", "findings", "compiled", "compiled_by")
 """The columns that depend on the compiled expression only. It takes long to make them."""
 
 
-def subscription_rows(history: Iterable[SubscriptionRow]) -> pa.RecordBatch:
+def subscription_rows(history: Sequence[SubscriptionRow]) -> pa.RecordBatch:
     """States of subscriptions as rows of the table."""
-    names = [name for name in SUBSCRIPTIONS.file_schema.names if name not in OF_EXPRESSION]
     by_expression: dict[CompiledExpression | None, dict[str, str]] = {None: {}}
-    rows = []
     for row in history:
         compiled = row.compiled.expression
         if compiled is not None and compiled not in by_expression:
@@ -93,15 +92,23 @@ def subscription_rows(history: Iterable[SubscriptionRow]) -> pa.RecordBatch:
                 "predicate": compiled.spark_predicate(), "findings": _findings_text(compiled.findings),
                 "compiled": to_json([compiled.predicate, compiled.error_predicate]), "compiled_by": compiled_by(),
             }  # fmt: skip
-        rows.append({name: getattr(row, name) for name in names} | by_expression[compiled])
-    return SUBSCRIPTIONS.rows_batch(rows)
+    of_expression = [by_expression[row.compiled.expression] for row in history]
+    columns = {}
+    for field in SUBSCRIPTIONS.file_schema:
+        if field.name in OF_EXPRESSION:
+            values: list[Any] = [each.get(field.name) for each in of_expression]
+        else:
+            values = [getattr(row, field.name) for row in history]
+        columns[field.name] = pa.array(values, field.type)
+    return SUBSCRIPTIONS.batch(columns, len(history))
 
 
 _NO_FINDINGS = "[]"
 
 
 def _findings_text(findings: Iterable[SuspiciousPart]) -> str:
-    return json.dumps([part._asdict() for part in findings], ensure_ascii=False)
+    parts = [part._asdict() for part in findings]
+    return json.dumps(parts, ensure_ascii=False) if parts else _NO_FINDINGS
 
 
 def _findings(text: str) -> Sequence[SuspiciousPart]:
