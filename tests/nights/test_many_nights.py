@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -168,6 +170,17 @@ def test_small_files_are_merged_without_holding_all_of_their_damage(tmp_path: Pa
     assert memory("VmHWM") - before < HELD_OF_IT
     [file] = warehouse.files(QUARANTINE, "b")
     assert file.rows == DAMAGE // PIECE + FILES_IN_A_TIER * (FILES_IN_A_TIER - 1)
+
+
+def test_a_night_of_nothing_new_needs_no_compiler(broker: GrowingBroker) -> None:
+    """To import Numba takes as long as the rest of such a night."""
+    broker.night([sql(BEFORE, "cg", "n = '1'")])
+    given = {"store": "store", "subscriptions": "events.jsonl", "broker-config": "broker.conf", "warehouse": "w"}
+    options = [str(part) for name, file in given.items() for part in (f"--{name}", broker.folder / file)]
+    program = "import sys; from jobs import nightly; nightly.main(sys.argv[1:]); print('numba' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program, *options], capture_output=True, text=True, check=True)
+    assert "There was nothing new" in ended.stdout
+    assert ended.stdout.endswith("\nFalse\n")
 
 
 def test_a_night_with_nothing_new_says_whose_counts_it_shows(broker: GrowingBroker) -> None:
