@@ -5,7 +5,7 @@ where tracing was on and complete: the client's traces of the messages just befo
 by one process, and are older than a trace is ever late. A client does not trace a call whose last message has no
 MSG_REGION (the broker gives it to all but messages of a batch), and no message with TRACE_ON=false. So a delivery is
 denied if none of the messages from it up to the next traced one could have kept its call from being traced.
-Of messages that were popped, none is denied: pops of several clients take turns in a queue.
+Of messages that were popped or broadcast, none is denied: several clients read a queue.
 Source: ConsumeMessageTraceHookImpl, SendMessageProcessor.
 """
 

@@ -38,6 +38,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
+from filtering.consumption.broadcasting import broadcasting_clients
 from filtering.consumption.group import NightFilters
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, QueueRestart, TopicOffsets
 from filtering.consumption.plan import NightPlan, plan_night
@@ -705,7 +706,8 @@ class Night:
         if Step.DELIVER not in self.steps:
             return {}
         popping = {group for group, _ in self._pops.recorded}
-        return TracedDeliveries(self.state, self.changes, self._end, self.as_of, popping).run()
+        broadcasting = broadcasting_clients(self._events).keys()
+        return TracedDeliveries(self.state, self.changes, self._end, self.as_of, popping, broadcasting).run()
 
     def _read_recovered_bodies(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""

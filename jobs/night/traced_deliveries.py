@@ -83,16 +83,22 @@ class _Covered:
 class TracedDeliveries:
     """What the traces of a night decide. Its windows, deliveries and traces are in ``changes``.
 
-    ``end``: the physical offset up to which the night goes. ``as_of``: its end, ms. ``popping``: the groups whose pops
-    the broker writes down. Since traces come late, those of the night before are compared with deliveries of both
-    nights.
+    ``end``: the physical offset up to which the night goes. ``as_of``: its end, ms. Since traces come late, those of
+    the night before are compared with deliveries of both nights. ``popping``: the groups whose pops the broker writes
+    down. ``broadcasting``: the groups and topics each of whose clients gets every message.
     """
 
     def __init__(
-        self, state: BrokerState, changes: Changes, end: int, as_of: int, popping: Collection[str] = ()
+        self,
+        state: BrokerState,
+        changes: Changes,
+        end: int,
+        as_of: int,
+        popping: Collection[str] = (),
+        broadcasting: Collection[GroupTopic] = (),
     ) -> None:
         self._changes = changes
-        self._popping = popping
+        self._popping, self._broadcasting = popping, broadcasting
         self._end, self._as_of = end, as_of
         self._first_trace = filtered_to(state.nights[:-1])
         self._before = state.nights[-1].run if state.nights else ""
@@ -141,7 +147,7 @@ class TracedDeliveries:
         is_denied_before = pc.equal(deliveries["outcome"], Outcome.DENIED)
         denied_before, deliveries = (
             deliveries.filter(is_denied_before),
-            self._pulled(deliveries.filter(pc.equal(deliveries["outcome"], Outcome.DELIVERED))),
+            self._of_one_client(deliveries.filter(pc.equal(deliveries["outcome"], Outcome.DELIVERED))),
         )
         traces, compared_deliveries = compared(rows, deliveries, self._as_of)
         storage, files = self._changes.warehouse.log(COMMITLOG).storage, self._changes.files(COMMITLOG)
@@ -156,13 +162,12 @@ class TracedDeliveries:
         run, source = (pa.repeat(text, len(newly_denied)) for text in (self._changes.run, TRACED))
         return replaced(newly_denied, outcome=pa.repeat(Outcome.DENIED, len(newly_denied)), run=run, source=source)
 
-    def _pulled(self, deliveries: pa.Table) -> pa.Table:
-        """The deliveries without those of pops."""
+    def _of_one_client(self, deliveries: pa.Table) -> pa.Table:
+        """The deliveries without those of pops and broadcasts, which the traces of one client do not deny."""
         popped = {key for key, windows in self._windows.items() if any(_is_popped(window) for _, window in windows)}
-        keys_of_deliveries, number = group_numbers(deliveries, ["consumer_group", "topic"])
-        is_popped = np.array([key in popped for key in keys_of_deliveries], bool)[number]
-        is_popped |= np.array(pc.equal(deliveries["source"], RECORDED))
-        return deliveries.filter(pa.array(~is_popped))
+        is_of_any = _is_of(deliveries, popped.union(self._broadcasting))
+        is_of_any |= np.array(pc.equal(deliveries["source"], RECORDED))
+        return deliveries.filter(pa.array(~is_of_any))
 
     def _received(self, rows: pa.Table, deliveries: pa.Table) -> pa.Table:
         """What clients traced more often than it was delivered, as PAIRS: open messages, and those received again."""
@@ -186,7 +191,8 @@ class TracedDeliveries:
         times_delivered, times_popped = (np.bincount(each, minlength=size)[key] for each in (delivered, popped_key))
         covered = self._covered(traced, traced["consumed_at"].fill_null(self._as_of))
         is_new, is_popped = nth(key) >= times_delivered, times_popped > 0
-        is_known = np.where(times_delivered > 0, True, covered.is_open & covered.is_filtered)
+        is_again = (times_delivered > 0) & ~_is_of(traced, self._broadcasting)
+        is_known = is_again | ((times_delivered == 0) & covered.is_open & covered.is_filtered)
         is_new &= np.where(is_popped, nth(key) < times_popped, is_known)
         last_subscription_from = np.zeros(size, np.int64)
         last_subscription_from[delivery_key] = deliveries["subscription_from"].to_numpy()
@@ -295,6 +301,13 @@ class TracedDeliveries:
 def _is_open(window: PullWindow) -> bool:
     """Whether it is not known who received the messages of a window."""
     return window.kind in (WindowKind.UNCERTAIN, WindowKind.LOST) or window.is_of_client
+
+
+def _is_of(rows: pa.Table, keys_of_groups: Collection[GroupTopic]) -> Mask:
+    """Which rows are of some groups and topics."""
+    names, number = group_numbers(rows, ["consumer_group", "topic"])
+    is_of: Mask = np.array([key in keys_of_groups for key in names], bool)[number]
+    return is_of
 
 
 def _is_popped(window: PullWindow) -> bool:

@@ -480,3 +480,21 @@ def test_traces_decide_what_was_deleted_in_the_night_in_which_the_group_came_bac
     )
     assert (stats["lost"], stats["delivered"], stats["scanned"]) == (1, 2, 2)
     assert broker.passes_audits()
+
+
+def test_each_client_of_a_group_that_broadcasts_traces_a_message(broker: GrowingBroker) -> None:
+    """That is one delivery, to at least one client. The second client got M1, and does not trace it."""
+    for number in range(3):
+        broker.log.append(UNIQ_KEY=f"M{number}", MSG_REGION="DefaultRegion")
+    at = broker.log.time
+    other = called(3, "M0", at=at).replace(PROCESS, "0A0000080001" + "4E0E2F2A")
+    trace(broker, called(1, "M0", at=at), called(2, "M2", at=at + 1), other)
+    broker.grow()
+    more = {"type": "TAG", "expression": "*", "consume_from": "first", "message_model": "broadcasting"}
+    clients = [event(BEFORE + each, "register", "g", client_id=f"c{each}", **more) for each in (1, 2)]
+    ended = broker.night(clients)
+    assert "contradict" not in ended.out
+    assert [row for row in decided(broker, "g") if row[0] < 13] == [
+        (offset, "DELIVERED", "PLANNED") for offset in (10, 11, 12)
+    ]
+    assert broker.failed_audits("--all") == []
