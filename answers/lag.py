@@ -355,6 +355,9 @@ def lag(
             behind.add(standing.consumer_group)
     rows_behind = [row for row in in_force.values() if row.consumer_group in behind]
     filters = {each.key: each for each in message_filters(rows_behind, facts.broker)}
+    for key, each in filters.items():
+        if in_force[key].pops:
+            filters[key] = replace(each, most_attempts=facts.pop_groups.most_attempts(each.consumer_group))
     firsts = _first_offsets(facts, by_topic)
     counts = {topic: _topic_lag(queues, in_force, filters, firsts, facts) for topic, queues in by_topic.items()}
     _scan(facts, counts)

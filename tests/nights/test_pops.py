@@ -23,6 +23,7 @@ import pytest
 import mqsieve
 from answers import warehouse as warehouse_door
 from answers.facts import open_facts
+from answers.lag import lag as lag_of
 from answers.report import pops_of
 from filtering.delivery.block_schema import Outcome
 from filtering.explanation.journey import JourneyStepKind
@@ -517,6 +518,10 @@ def test_a_broker_without_bit_maps_and_with_other_names_of_retry_topics(tmp_path
         if is_hidden:
             given[given.index("--store") + 1] = str(without_record(number, tmp_path, PLAIN))
         nightly.main(given)
+        if number == 3:
+            retry_topic = "%RETRY%pop_dlq_1+OrderEvents"
+            waiting = lag_of(open_facts(Warehouse.at(str(tmp_path / "w"))), ["pop_dlq_1"], [retry_topic])
+            assert [(row.behind, row.would_get) for row in waiting] == [(2, 0)], "they were tried too often"
     deliveries, expected = delivered(tmp_path / "w"), received(name=PLAIN)
     # Its client got it when the broker had no client any more, and never acknowledged it.
     left = {"pop_leaves_rush": 1}
