@@ -290,11 +290,14 @@ class OpenDataFile:
         """Whether a row group may have a text in a column of texts: not if its Bloom filter, if any, says no."""
         if not self.has(column):
             return False
-        chunk = self.row_groups[group].column(self._paths.index(column))
-        offset, length = chunk.bloom_filter_offset, chunk.bloom_filter_length
-        if offset is None or length is None:
-            return True
-        return may_contain(self._source.read_at(length, offset), text)
+        bloom_filter = _bloom_filter(self._source, self.row_groups[group].column(self._paths.index(column)))
+        return bloom_filter is None or bool(may_contain(bloom_filter, [text])[0])
+
+
+def _bloom_filter(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> bytes | None:
+    """The Bloom filter of a column in a row group, with its header; None if it has none."""
+    offset, length = chunk.bloom_filter_offset, chunk.bloom_filter_length
+    return None if offset is None or length is None else source.read_at(length, offset)
 
 
 @contextmanager
@@ -344,10 +347,12 @@ def _column_paths(metadata: pq.FileMetaData) -> list[str]:
 def verify_file(table: Table, storage: Storage, stored: StoredFile) -> None:
     """Reads a file of a table in full, column by column, and compares its rows and statistics with the Delta log.
 
+    Bloom filters have no checksum: each must contain the column's values.
+
     Raises DataFileDamaged.
     """
     columns = table.known_statistics
-    with _open(storage, stored.path, table.dictionary_texts) as (file, _):
+    with _open(storage, stored.path, table.dictionary_texts) as (file, source):
         actual = statistics(file.metadata)
         least, greatest = (
             [values.get(name) for name in columns] for values in (actual["minValues"], actual["maxValues"])
@@ -357,4 +362,9 @@ def verify_file(table: Table, storage: Storage, stored: StoredFile) -> None:
             raise DataFileDamaged(storage.root, stored.path, "the Delta log has other statistics of it")
         for group in range(file.metadata.num_row_groups):
             for column in range(file.metadata.num_columns):
-                file.reader.read_row_group(group, column_indices=[column], use_threads=False)
+                rows = file.reader.read_row_group(group, column_indices=[column], use_threads=False)
+                bloom_filter = _bloom_filter(source, file.metadata.row_group(group).column(column))
+                if bloom_filter is not None:
+                    texts = rows.column(0).drop_null().to_pylist()
+                    if not may_contain(bloom_filter, texts).all():
+                        raise DataFileDamaged(storage.root, stored.path, "a Bloom filter lacks a value of its column")

@@ -176,6 +176,13 @@ def test_a_job_imports_pandas_only_for_user_code() -> None:
     assert ended.stdout == "None\n[1]\n"
 
 
+def test_an_explanation_loads_no_compiler() -> None:
+    """Importing Numba takes longer than finding a message."""
+    frame = "import sys, answers.explain, jobs.cli.explanation; print('numba' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", frame], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert ended.stdout == "False\n"
+
+
 @pytest.mark.parametrize("module", ["argparse", "pyarrow"])
 def test_an_interrupt_while_imports_load_is_one_line(tmp_path: Path, module: str) -> None:
     """As when Ctrl-C is pressed at once: while a job's first modules load, and its last ones."""

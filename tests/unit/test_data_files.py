@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.commitlog import COMMITLOG
-from schemas.delta.delta_log import open_data_file
+from schemas.delta.delta_log import DataFileDamaged, open_data_file, verify_file
 from schemas.delta.table import DataFileWriter, StoredFile, Table, column
 from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows, within
 from schemas.messages.bodies import Bodies
@@ -132,6 +132,15 @@ def test_readers_get_the_rows_for_which_all_conditions_hold(tmp_path: Path) -> N
         ]
 
 
+def test_no_row_meets_a_condition_on_a_column_that_its_file_leaves_out(tmp_path: Path) -> None:
+    storage = Storage.at(str(tmp_path))
+    writer = DataFileWriter(ROWS, storage)
+    writer.write([ROWS.rows_batch([{"number": 1, "rest": None}, {"number": 2, "rest": None}])])
+    (file,) = writer.close()
+    for where in ([one_of("rest", ["x"])], [within("number", 1), within("rest")]):
+        assert read_rows(ROWS, storage, [file.path], ["number"], where).to_pylist() == []
+
+
 LOOKED_UP = Table("texts", "Texts.", [column("text", pa.string())], (), bloom_filtered=("text",))
 
 
@@ -147,6 +156,21 @@ def test_a_text_is_found_without_reading_most_row_groups(tmp_path: Path) -> None
             assert all(opened.may_have(number, "text", text) for text in texts)
         others = [text for texts in groups[1:] for text in texts[20:]]
         assert sum(opened.may_have(0, "text", text) for text in others) < len(others) / 5
+
+
+def test_a_flipped_bit_of_a_bloom_filter_is_damage(tmp_path: Path) -> None:
+    writer = DataFileWriter(LOOKED_UP, Storage.at(str(tmp_path)))
+    writer.write([LOOKED_UP.rows_batch([{"text": text} for text in [*map(str, range(100)), None, ""]])])
+    (file,) = writer.close()
+    stored, storage = StoredFile.from_data_file(file, None), Storage.at(str(tmp_path))
+    verify_file(LOOKED_UP, storage, stored)
+    chunk = pq.read_metadata(tmp_path / file.path).row_group(0).column(0)
+    octets = bytearray((tmp_path / file.path).read_bytes())
+    last = chunk.bloom_filter_offset + chunk.bloom_filter_length - 1
+    octets[last] &= octets[last] - 1
+    (tmp_path / file.path).write_bytes(octets)
+    with pytest.raises(DataFileDamaged, match="a Bloom filter lacks a value"):
+        verify_file(LOOKED_UP, storage, stored)
 
 
 def test_a_row_group_without_a_bloom_filter_may_have_any_text(tmp_path: Path) -> None:
