@@ -104,6 +104,11 @@ PLACES = (GivenFolder, ProjectFolder, HomeFolder)
 """Where compiled functions are cached: in the first of these that can be written."""
 
 
+def is_cached() -> bool:
+    """Whether there is such a folder. Without one, each process compiles the functions again."""
+    return any(place.from_function(dispatcher_of, __file__) is not None for place in PLACES)
+
+
 # Who listens.
 
 

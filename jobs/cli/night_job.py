@@ -121,11 +121,14 @@ def compile_time(begins: Callable[[], None]) -> Iterator[Compilation]:
 
 
 def print_compiles() -> None:
-    """Prints that the first use on a machine takes longer."""
+    """Prints that the first use on a machine takes longer, or each use if no folder keeps what is compiled."""
+    from filtering.kernels.dispatcher import is_cached
+
     clear = CLEARED_LINE if os.environ.get("MQSIEVE_TERMINAL") == "1" else ""
-    print(
-        f"{clear}mqsieve compiles its loops for this processor, once: up to half a minute", file=sys.stderr, flush=True
-    )
+    how_often = "once: up to half a minute"
+    if not is_cached():
+        how_often = "each time, up to half a minute: set NUMBA_CACHE_DIR to a folder that you may write to"
+    print(f"{clear}mqsieve compiles its loops for this processor, {how_often}", file=sys.stderr, flush=True)
 
 
 def print_end(report: NightReport, compiling: float) -> None:

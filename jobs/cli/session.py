@@ -47,7 +47,11 @@ def delta_jars() -> list[Path]:
     missing = [(digest, path) for digest, path in listed if not _file(path).exists()]
     if missing:
         print("mqsieve: first use of Spark: downloading Delta's jars", file=sys.stderr)
-        JARS.mkdir(parents=True, exist_ok=True)
+        try:
+            JARS.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            place = "set XDG_CACHE_HOME to one that you may write to" if IS_PACKAGE else "run this once as the owner"
+            raise UsageError(f"there is no folder for Delta's jars, {JARS} ({error.strerror}): {place}") from None
         with ThreadPoolExecutor(len(missing)) as threads:
             list(threads.map(_download, *zip(*missing, strict=True)))
     return [_file(path) for _, path in listed]

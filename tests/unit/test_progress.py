@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import pytest
 
-import filtering.kernels.dispatcher  # noqa: F401  # listens to Numba
+from filtering.kernels import dispatcher  # listens to Numba
 from jobs.cli.night_job import compile_time, print_compiles, print_end
 from jobs.night.run import NightReport
 
@@ -52,6 +52,17 @@ def test_compilation_is_told_when_it_begins_and_measured(capsys: pytest.CaptureF
         first(2)
     assert 0 < once < twice == compiling.seconds
     assert capsys.readouterr().err == "mqsieve compiles its loops for this processor, once: up to half a minute\n"
+
+
+def test_compilation_that_no_folder_keeps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As of a package that root installed, for a user without a home."""
+    for place in dispatcher.PLACES:
+        monkeypatch.setattr(place, "from_function", lambda *_: None)
+    print_compiles()
+    assert capsys.readouterr().err == (
+        "mqsieve compiles its loops for this processor, each time, up to half a minute: set NUMBA_CACHE_DIR to a "
+        "folder that you may write to\n"
+    )
 
 
 def test_nothing_is_told_of_what_is_compiled_already(capsys: pytest.CaptureFixture[str]) -> None:

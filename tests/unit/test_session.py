@@ -8,6 +8,16 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import session
+from schemas.errors import UsageError
+
+
+def test_jars_that_no_folder_can_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a package, for a user without a home."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(session, "JARS", tmp_path / "file" / "jars")
+    monkeypatch.setattr(session, "IS_PACKAGE", True)
+    with pytest.raises(UsageError, match=r"no folder for Delta's jars, .*file/jars .*: set XDG_CACHE_HOME to"):
+        session.delta_jars()
 
 
 def test_spark_starts_where_its_log_cannot_be_written(
