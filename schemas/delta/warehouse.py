@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from schemas.delta.delta_log import DeltaLog
 from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import Where, files_that_may_hold, read_rows
-from schemas.errors import PROGRAM, WarehouseBusy, WarehouseUnusable, option, spark_options
+from schemas.errors import PROGRAM, UsageError, WarehouseBusy, WarehouseUnusable, option, spark_options
 from schemas.storage import Storage, error_text, spark_path
 
 if TYPE_CHECKING:
@@ -251,11 +251,19 @@ class Warehouse:
         return [file for file in files if file.broker_name == broker_name] if table.partition_by else files
 
     def read(self, spark: SparkSession, table: Table) -> DataFrame:
-        """The rows of a table, by Spark."""
+        """The rows of a table, by Spark. Raises UsageError if the session has no Delta Lake."""
         rows = spark.read.format("delta")
         if self.log(table).pinned is not None:
             rows = rows.option("versionAsOf", self.log(table).pinned)
-        return rows.load(spark_path(self.log(table).storage))
+        try:
+            return rows.load(spark_path(self.log(table).storage))
+        except Exception as error:  # of Spark or Py4J
+            if "DATA_SOURCE_NOT_FOUND" not in str(error):
+                raise
+            raise UsageError(
+                "this Spark session has no Delta Lake: take the one of mqsieve.spark.spark_session(), or call "
+                "mqsieve.spark.register(spark), then spark.read.format('mqsieve') reads tables without it"
+            ) from None
 
     def rows(
         self,

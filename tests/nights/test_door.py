@@ -163,3 +163,21 @@ def test_a_list_where_one_name_is_asked_for(replayed: Replayed) -> None:
     opened = warehouse.open(replayed("small").location)
     with pytest.raises(TypeError, match=r"^a name is a text, not list$"):
         opened.lag(["cg_all_orders"])  # type: ignore[arg-type]
+
+
+class SessionWithoutDelta:
+    """Stands for a Spark session without Delta's jars: all steps of reading a table are this object."""
+
+    read = property(lambda self: self)
+
+    def format(self, _: str) -> SessionWithoutDelta:
+        return self
+
+    def load(self, _: str) -> None:
+        raise RuntimeError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. SQLSTATE: 42K02")
+
+
+def test_a_spark_session_without_delta_is_told_what_to_do(replayed: Replayed) -> None:
+    session: Any = SessionWithoutDelta()
+    with pytest.raises(UsageError, match=r"no Delta Lake: .*spark_session\(\), .*mqsieve\.spark\.register\(spark\)"):
+        warehouse.open(replayed("small").location).subscriptions.to_spark(session)
