@@ -15,8 +15,10 @@ Generated from `schemas/` by `docs/make_tables.py`. Times are ms since the epoch
 
 Readers see two tables in another form than their files: `commitlog` has `properties` (a map), `msg_id` and
 `body_crc` instead of the columns that properties are cut into, and `deliveries` has one row for each message and
-group of `delivery_blocks`. Use `schemas.warehouse.open` (with `to_spark` in Spark) or `./spark-submit.sh export`. In a
+group of `delivery_blocks`. Use `mqsieve.open` (with `to_spark` in Spark) or `./spark-submit.sh export`. In a
 catalog, the views `messages` and `deliveries` have these rows. Spark, pandas and CSV have a timestamp beside each time.
+To have the keys, tags and properties of deliveries, [join](ANSWERS.md#in-a-notebook) the messages by `broker_name` and
+`commitlog_offset`.
 """
 
 

@@ -1,5 +1,9 @@
 """mqsieve in a Spark session. Spark's workers must be able to import the package.
 
+Workers start the Python in PYSPARK_PYTHON, or the first python3 in PATH. On one machine, activate the environment, or
+set PYSPARK_PYTHON to its Python before the session starts; ``spark_session`` does that. Where workers compile the loops
+for the first time, the first query takes up to a minute.
+
     from mqsieve import spark
 
     spark.match(orders, {"cg_expensive": "price > 50.0"}, properties="attributes")
