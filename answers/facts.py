@@ -221,9 +221,19 @@ class BrokerFacts:
         if not rows:
             if any(group == consumer_group for group, _ in self.not_replayed.broadcasting):
                 raise UsageError(f"{consumer_group} is not replayed: it is {BROADCASTING}")
-            hint = did_you_mean(consumer_group, self.groups) if self.groups else f": {NO_SUBSCRIPTIONS}"
-            raise UsageError(f"{consumer_group} has no subscription in {self.warehouse.location}{hint}")
+            raise UsageError(
+                f"{consumer_group} has no subscription in {self.warehouse.location}{self._hint(consumer_group)}"
+            )
         return rows
+
+    def _hint(self, group: str) -> str:
+        """What to do about a group without a subscription. Raises TypeError if its name is no text."""
+        if not self.groups:
+            return f": {NO_SUBSCRIPTIONS}"
+        similar = did_you_mean(group, self.groups)
+        if self.rows(CURRENT_OFFSETS, ["consumer_group"], [one_of("consumer_group", [group])]).num_rows:
+            return ", but committed offsets: give what it subscribes to in --subscriptions (docs/SUBSCRIPTIONS.md)"
+        return similar
 
     def without_messages(self, rows: Iterable[SubscriptionRow]) -> list[SubscriptionRow]:
         """The rows whose topic has no message, but would have if its name were right. Empty if no topic has any."""

@@ -322,7 +322,7 @@ def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], o
     if unknown:
         yield (
             f"unknown-subscription: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
-            f"were not replayed: {listed(unknown, NAMED)}"
+            f"are not replayed until --subscriptions or --recorded has theirs: {listed(unknown, NAMED)}"
         )
 
 

@@ -285,6 +285,11 @@ def test_the_stores_own_consumer_filter_is_read(broker: GrowingBroker) -> None:
     assert "consumerOffset.json without a known subscription: 1;" in out
     assert "cg_unknown" in out
     assert broker.run(nightly, *given, "--strict").code == 3
+    asked = broker.run(
+        explain, "--group", "cg_unknown", *("--topic", "T", "--queue", "0", "--offset", "0"), *given[2:4]
+    )
+    assert "cg_unknown has no subscription in" in asked.error
+    assert "but committed offsets: give what it subscribes to in --subscriptions" in asked.error
 
 
 @pytest.mark.parametrize("job", [nightly, register])
