@@ -231,7 +231,7 @@ def broker_name(topics: dict[str, int]) -> str | None:
 def read_pop_groups(storage: Storage) -> PopGroups:
     """The groups that pop, as far as a store's files can be read: a damaged file says nothing."""
     try:
-        modes = {(group, topic): mode for group, topic, mode in request_modes(storage)}
+        modes = request_modes(storage)
     except ConfigFileError:
         modes = {}
     try:
@@ -248,18 +248,15 @@ def read_pop_groups(storage: Storage) -> PopGroups:
     )
 
 
-def pop_consumers(storage: Storage) -> Iterator[GroupTopic]:
-    """The groups and topics whose clients are told to use POP. Raises ConfigFileError."""
-    return ((group, topic) for group, topic, mode in request_modes(storage) if mode == "POP")
-
-
-def request_modes(storage: Storage) -> Iterator[tuple[str, str, object]]:
-    """The groups, topics and modes that clients are told to use (MessageRequestModeManager). Raises ConfigFileError."""
+def request_modes(storage: Storage) -> dict[GroupTopic, object]:
+    """By group and topic, the mode that clients are told to use (MessageRequestModeManager). Raises ConfigFileError."""
     document = read_json(storage, REQUEST_MODES) or {}
-    for topic, groups in fields(document.get("messageRequestModeMap")):
-        for group, mode in fields(groups):
-            if isinstance(mode, dict):
-                yield group, topic, mode.get("mode")
+    return {
+        (group, topic): mode.get("mode")
+        for topic, groups in fields(document.get("messageRequestModeMap"))
+        for group, mode in fields(groups)
+        if isinstance(mode, dict)
+    }
 
 
 def fields(value: object) -> Iterator[tuple[str, object]]:

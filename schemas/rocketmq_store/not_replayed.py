@@ -16,8 +16,8 @@ from schemas.rocketmq_store.config_files import (
     database_in_force,
     fields,
     json_files,
-    pop_consumers,
     read_document,
+    request_modes,
 )
 from schemas.rocketmq_store.queue_files import database_index
 from schemas.rocketmq_store.rocksdb import DatabaseError
@@ -61,7 +61,7 @@ class NotReplayed:
             if with_attribute := sorted(_topics_with(storage, name, value)):
                 others.append(f"{text}: {listed(with_attribute, NAMED)}")
         try:
-            pop_consumers(storage)
+            request_modes(storage)
         except ConfigFileError as error:
             others.append(f"groups that consume by POP, if there are any: {error}")
         try:
