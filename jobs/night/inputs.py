@@ -48,6 +48,7 @@ from schemas.rocketmq_store.recovery import checkpoint
 from schemas.rocketmq_store.segments import Segment, segments
 from schemas.run_ledger import GIVEN, GIVEN_BEFORE, NOT_SHOWN, VERSION_FROM, LedgerEntry, version_text
 from schemas.storage import Storage, local_path
+from schemas.version import IS_PACKAGE
 
 # Stores.
 
@@ -368,13 +369,18 @@ def read_subscriptions(name: str, content: bytes) -> SubscriptionFile:
     return SubscriptionFile(digest, events, {name: events.rejected}, is_consumer_filter(text))
 
 
+_EXAMPLE = "conf/subscriptions.example.yaml"
+if IS_PACKAGE:
+    _EXAMPLE = str(Path(__file__).parents[2] / _EXAMPLE)
+
+
 def read_file(path: Path) -> SubscriptionFile:
     """Reads a file that a user names. Raises UsageError if no line of it can be used."""
     file = read_subscriptions(path.name, path.read_bytes())
     if file.events.rejected and not file.events.events:
         first = file.events.rejected[0]
         raise UsageError(
-            f"{path} has no subscription (line {first.line}: {first.reason}); conf/subscriptions.example.yaml is an "
+            f"{path} has no subscription (line {first.line}: {first.reason}); {_EXAMPLE} is an "
             f"example, and {PROGRAM} subscriptions converts what RocketMQ's tools print"
         )
     return file
