@@ -58,7 +58,10 @@ check_job() {
 [ $# -gt 0 ] || { help >&2; exit 2; }
 job=$1
 shift
-case $job in -h | --help | help) help; exit 0 ;; esac
+case $job in
+  -h | --help | help) help; exit 0 ;;
+  --version) sed -n 's/^VERSION = "\(.*\)"$/mqsieve \1/p' "$root/schemas/version.py"; exit 0 ;;
+esac
 check_job "$job"
 if [ "$job" = bench ]; then
   for option in "$@"; do

@@ -119,7 +119,7 @@ def _check(args: argparse.Namespace) -> None:
     elif not args.group:
         raise UsageError("what-if needs --group with --sql or --tags, or --changes FILE")
     elif (args.sql is None) == (args.tags is None):
-        raise UsageError("what-if needs either --sql or --tags")
+        raise UsageError("what-if needs --sql or --tags for the group, or --changes FILE instead of --group")
     if args.allow_ended and (not args.changes or args.max_lost is None):
         raise UsageError("--allow-ended is for --changes with --max-lost: nothing else is refused because it ends")
 

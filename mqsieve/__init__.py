@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from filtering.sql92 import CompiledExpression, EvaluationError, InvalidExpression, compile
     from schemas.errors import UsageError
 
+    __version__: str
+
 __all__ = [
     "CompiledExpression", "EvaluationError", "InvalidExpression", "Matches", "OpenWarehouse", "UsageError", "compile",
     "match", "open",
@@ -38,6 +40,10 @@ def __getattr__(name: str) -> Any:
         from filtering import sql92 as module
     elif name == "UsageError":
         from schemas import errors as module
+    elif name == "__version__":
+        from schemas.version import VERSION
+
+        return VERSION
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(module, name)

@@ -135,6 +135,7 @@ def test_the_files_that_jobs_read_and_the_cache_of_compiled_loops(environment: E
 
 
 def test_the_command(environment: Environment, replayed: Replayed, tmp_path: Path) -> None:
+    assert environment.run("mqsieve", "--version") == (0, f"mqsieve {VERSION}\n", "")
     code, out, error = environment.run("mqsieve", "--help")
     assert (code, error) == (0, "")
     assert "\n  nightly       replays a broker's store" in out

@@ -313,7 +313,7 @@ def test_a_period_leaves_out_other_messages(night: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        (("--group", "g"), "needs either --sql or --tags"),
+        (("--group", "g"), "needs --sql or --tags for the group, or --changes FILE"),
         (("--sql", "a"), "needs --group with --sql or --tags, or --changes FILE"),
         (("--group", "gg", "--sql", "a = 5"), "gg has no subscription in"),
         (("--group", "brand-new", "--sql", "a = 5"), "; --changes FILE tries a group that is new\n"),

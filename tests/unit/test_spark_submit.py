@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
+import mqsieve
+
 PROJECT = Path(__file__).parents[2]
-COPIED = ("spark-submit.sh", "setup.cfg", "conf/environment.sh", "conf/requirements.txt", "conf/requirements-test.txt")
+COPIED = (
+    "spark-submit.sh", "setup.cfg", "conf/environment.sh", "conf/requirements.txt", "conf/requirements-test.txt",
+    "schemas/version.py",
+)  # fmt: skip
 JOBS = sorted(file.stem for file in (PROJECT / "jobs").glob("[a-z]*.py"))
 TOOLS = (
     "basename", "bash", "cat", "cksum", "cp", "dirname", "flock", "grep", "head", "ln", "ls", "mkdir", "mv",
@@ -170,6 +175,10 @@ def test_help_lists_every_job_with_what_it_does(machine: Machine) -> None:
     for job, purpose in listed.items():
         assert f": {purpose}" in (PROJECT / "jobs" / f"{job.replace('-', '_')}.py").read_text("utf-8").split("\n")[0]
     assert machine.run() == (2, "", out)
+
+
+def test_its_version(machine: Machine) -> None:
+    assert machine.run("--version") == (0, f"mqsieve {mqsieve.__version__}\n", "")
 
 
 def test_links_to_it_work(machine: Machine, tmp_path: Path) -> None:
