@@ -918,7 +918,7 @@ class _PopsOfQueue:
         )
         self._messages = self._with_message["commitlog_offset"].to_numpy()
 
-    def of_message(self, commitlog_offset: int) -> Sequence[_Pop]:
+    def pops_at(self, commitlog_offset: int) -> Sequence[_Pop]:
         """The pops of a message in the order of time."""
         begin, end = (int(np.searchsorted(self._messages, commitlog_offset, side)) for side in ("left", "right"))
         pops: list[_Pop] = self._with_message.slice(begin, end - begin).to_pylist()
@@ -935,7 +935,7 @@ class PopsOfMessages:
 
     def __init__(self, facts: BrokerFacts) -> None:
         self._facts = facts
-        self._of_queue = cache(self._read_queue)
+        self._queue = cache(self._read_queue)
 
     def is_popping(self, message: StoredMessage, consumer_group: str) -> bool:
         """Whether the group ever popped the message's topic, as far as the broker wrote it down."""
@@ -959,12 +959,12 @@ class PopsOfMessages:
 
     def passed_over_at(self, message: StoredMessage, consumer_group: str) -> int | None:
         """The time (ms) of the pop that read the message and did not hand it out; None if the record has none."""
-        queue = self._of_queue(consumer_group, message.topic, message.queue_id)
+        queue = self._queue(consumer_group, message.topic, message.queue_id)
         return queue.passed_over_at(message.commitlog_offset, message.queue_offset)
 
     def _pops_of_group(self, message: StoredMessage, consumer_group: str) -> Sequence[_Pop]:
-        queue = self._of_queue(consumer_group, message.topic, message.queue_id)
-        return queue.of_message(message.commitlog_offset)
+        queue = self._queue(consumer_group, message.topic, message.queue_id)
+        return queue.pops_at(message.commitlog_offset)
 
     def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
         if POPS.name not in self._facts.last.tables:

@@ -79,20 +79,20 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
         compared_deliveries, traces, facts.as_of, lambda at: traceable(storage, files, deliveries.take(at), rows)
     )
     delivery_keys, denied_keys = keys(deliveries, decided.filter(pc.equal(decided["outcome"], Outcome.DENIED)))
-    is_denied &= ~np.isin(delivery_keys, denied_keys) & ~_is_of_any_client(facts, deliveries)
+    is_denied &= ~np.isin(delivery_keys, denied_keys) & ~_is_for_any_client(facts, deliveries)
     deliveries = deliveries.append_column("is_proven", pa.array(proven(compared_deliveries, traces)))
     deliveries = deliveries.append_column("is_denied", pa.array(is_denied))
     deliveries, decided = (each.filter(pc.greater_equal(each["run"], first_run)) for each in (deliveries, decided))
     return Proof(deliveries, judged, decided)
 
 
-def _is_of_any_client(facts: BrokerFacts, deliveries: pa.Table) -> Mask:
+def _is_for_any_client(facts: BrokerFacts, deliveries: pa.Table) -> Mask:
     """Which of some rows of PAIRS are of pops or broadcasts, which the traces of one client do not deny."""
     names, number = group_numbers(deliveries, ["consumer_group", "topic"])
-    of_any = facts.pops.planned.keys() | facts.broadcasting.keys()
-    is_of_any = np.array([(group, subscribed_topic(group, topic)) in of_any for group, topic in names], bool)[number]
-    is_of_any |= np.array(pc.equal(deliveries["source"], RECORDED))
-    return is_of_any
+    for_any = facts.pops.planned.keys() | facts.broadcasting.keys()
+    is_for_any = np.array([(group, subscribed_topic(group, topic)) in for_any for group, topic in names], bool)[number]
+    is_for_any |= np.array(pc.equal(deliveries["source"], RECORDED))
+    return is_for_any
 
 
 def _decided(

@@ -19,7 +19,7 @@ from schemas.utc_times import SUFFIX, TIMES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OF_MESSAGES = {
+_COMMENTS = {
     "msg_id": "upper-case hex of store host, port and physical offset",
     "properties": "the properties of the message; null if its record has none",
 }
@@ -59,7 +59,7 @@ def register_tables(spark: SparkSession, warehouse: Warehouse) -> None:
     from schemas.spark_views import MESSAGES, PAIRS
 
     if warehouse.exists(COMMITLOG):
-        comments = {name: _OF_MESSAGES.get(name) or _comment(COMMITLOG.schema.field(name)) for name in VIEW}
+        comments = {name: _COMMENTS.get(name) or _comment(COMMITLOG.schema.field(name)) for name in VIEW}
         _create_view(spark, f"{warehouse.catalog}.messages", MESSAGES, f"{warehouse.catalog}.commitlog", comments)
     if warehouse.exists(DELIVERY_BLOCKS):
         comments = {field.name: _comment(field) for field in DELIVERY_COLUMNS}

@@ -78,7 +78,7 @@ SUBSCRIPTION_EVENTS = Table(
 )
 
 
-OF_EXPRESSION = ("predicate", "findings", "compiled", "compiled_by")
+EXPRESSION_COLUMNS = ("predicate", "findings", "compiled", "compiled_by")
 """The columns that depend on the compiled expression only. It takes long to make them."""
 
 
@@ -92,11 +92,11 @@ def subscription_rows(history: Sequence[SubscriptionRow]) -> pa.RecordBatch:
                 "predicate": compiled.spark_predicate(), "findings": _findings_text(compiled.findings),
                 "compiled": to_json([compiled.predicate, compiled.error_predicate]), "compiled_by": compiled_by(),
             }  # fmt: skip
-    of_expression = [by_expression[row.compiled.expression] for row in history]
+    expression_values = [by_expression[row.compiled.expression] for row in history]
     columns = {}
     for field in SUBSCRIPTIONS.file_schema:
-        if field.name in OF_EXPRESSION:
-            values: list[Any] = [each.get(field.name) for each in of_expression]
+        if field.name in EXPRESSION_COLUMNS:
+            values: list[Any] = [each.get(field.name) for each in expression_values]
         else:
             values = [getattr(row, field.name) for row in history]
         columns[field.name] = pa.array(values, field.type)
@@ -132,12 +132,12 @@ def keep_compiled(warehouse: Warehouse, entries: Sequence[LedgerEntry], expressi
     if not entries:
         return True
     files = warehouse.files(SUBSCRIPTIONS, entries[-1].broker_name)
-    rows = warehouse.rows(SUBSCRIPTIONS, ["expression", *OF_EXPRESSION], files=files)
+    rows = warehouse.rows(SUBSCRIPTIONS, ["expression", *EXPRESSION_COLUMNS], files=files)
     rows = rows.filter(rows["predicate"].is_valid())
     own = rows.filter(pc.equal(rows["compiled_by"], compiled_by()))
     is_one_version = len({entry.broker.rocketmq_version for entry in entries}) == 1
     version: RocketMQVersion = entries[-1].broker.version
-    for expression, predicate, findings, compiled, _ in tuples(own, "expression", *OF_EXPRESSION):
+    for expression, predicate, findings, compiled, _ in tuples(own, "expression", *EXPRESSION_COLUMNS):
         text = expression or ""
         if is_one_version or is_read_alike(text):
             expressions.keep(text, version, StoredExpression(predicate, _findings(findings), compiled))

@@ -66,7 +66,7 @@ from schemas.messages.stored_messages import scan_entries
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import RUN_LEDGER, earlier_configs, filtered_to
 from schemas.spark_tasks import Session
-from schemas.subscriptions import OF_EXPRESSION, SUBSCRIPTIONS
+from schemas.subscriptions import EXPRESSION_COLUMNS, SUBSCRIPTIONS
 from schemas.tables import (
     APPENDED_TABLES,
     CONSUMEQUEUE,
@@ -519,7 +519,9 @@ SUBSCRIPTION_CHECKS = pa.schema(
     ]
 )
 _KEY = ("consumer_group", "topic", "valid_from")
-_COMPARED = [name for name in SUBSCRIPTIONS.file_schema.names if name not in (*_KEY, *OF_EXPRESSION, "compile_error")]
+_COMPARED = [
+    name for name in SUBSCRIPTIONS.file_schema.names if name not in (*_KEY, *EXPRESSION_COLUMNS, "compile_error")
+]
 """Without texts that another version of mqsieve writes differently."""
 _REGISTERING = ("nightly", "register")
 """The jobs that write subscriptions."""

@@ -1,4 +1,4 @@
-"""Airflow 3: a night, then its audit; the page is written in any case. Copy to the folder of DAGs.
+"""Airflow 3: a night, then its audit and its page, in any case. Copy to the folder of DAGs.
 
 mqsieve is installed in an environment of its own, /opt/mqsieve. Its exit codes decide what Airflow does: 2 (usage or
 configuration) and 3 (a condition or an audit is an error) fail at once, since a repetition ends in the same way; all
@@ -33,7 +33,7 @@ def mqsieve() -> None:
     def nightly() -> None:
         run(NIGHTLY)
 
-    @task
+    @task(trigger_rule="all_done")
     def audit() -> None:
         run(AUDIT)
 
@@ -41,7 +41,15 @@ def mqsieve() -> None:
     def report() -> None:
         run(REPORT)
 
-    nightly() >> audit() >> report()
+    @task(trigger_rule="one_failed", retries=0)
+    def failed() -> None:
+        """Airflow judges a run by its last tasks only: without this one, a written page would make it a success."""
+        raise AirflowFailException("the night, its audit or its page failed")
+
+    night, audited, reported, any_failed = nightly(), audit(), report(), failed()
+    night >> audited >> reported >> any_failed
+    night >> any_failed
+    audited >> any_failed
 
 
 mqsieve()

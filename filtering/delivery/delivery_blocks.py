@@ -206,7 +206,7 @@ def _lists(valid: npt.NDArray[np.bool_], lengths: npt.ArrayLike, values: pa.Arra
 
 MESSAGES_OF_A_BLOCK = 1 << 16
 Columns = Mapping[str, Int64s]
-_OF_A_MESSAGE = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
+_PLACE = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
 
 
 def rows_of_deliveries(
@@ -224,7 +224,7 @@ def rows_of_deliveries(
     messages = order[is_new]
     for first in range(0, len(messages), MESSAGES_OF_A_BLOCK):
         at = messages[first : first + MESSAGES_OF_A_BLOCK]
-        queue_id, queue_offset, commitlog_offset, store_timestamp = (deliveries[name][at] for name in _OF_A_MESSAGE)
+        queue_id, queue_offset, commitlog_offset, store_timestamp = (deliveries[name][at] for name in _PLACE)
         nothing = np.zeros(len(at), np.int64)
         sizes = nothing.astype(np.int32)
         entries = Entries(topic, queue_id, queue_offset, commitlog_offset, sizes, nothing, store_timestamp, {})

@@ -50,10 +50,10 @@ def check_tags(
     is uncertain, too.
     """
     masks = _Masks.of(tags, (in_force, *others))
-    is_of_other = ~masks.handed_out[0]
-    dropped_in_force = ~is_of_other & ~masks.kept[0]
+    carries_other = ~masks.handed_out[0]
+    dropped_in_force = ~carries_other & ~masks.kept[0]
     is_uncertain, is_unknown = masks.is_uncertain, ~masks.handed_out.any(axis=0)
-    is_in_force = ~is_of_other & ~is_uncertain
+    is_in_force = ~carries_other & ~is_uncertain
     is_dropped = np.where(is_uncertain, dropped_in_force, masks.is_dropped)
     if is_unknown.any() and at_other_times:
         is_uncertain = is_uncertain | _Masks.of(tags, (in_force, *others, *at_other_times)).is_uncertain

@@ -289,17 +289,17 @@ class NightPops:
         most_attempts = np.array([self._groups.most_attempts(name) for (name,) in groups], np.int64)
         is_dead = pops["attempt"].to_numpy() > most_attempts[group]
         for own, row in self._in_force(pops):
-            for at, others in self._of_other_clients(row, own, pops["popped_at"].to_numpy()):
+            for at, others in self._with_other_clients(row, own, pops["popped_at"].to_numpy()):
                 subscription_from[at] = row.valid_from
                 if row.tags_set or any(other.tags_set for other in others):
-                    check = check_tags(tags.take(pa.array(at)), row.compiled, others, self._of_other_times(row))
+                    check = check_tags(tags.take(pa.array(at)), row.compiled, others, self._at_other_times(row))
                     is_dropped[at], is_uncertain[at] = check.is_dropped, check.is_uncertain
                     subscription_from[at[~check.is_in_force]] = UNKNOWN_SUBSCRIPTION
         delivered, dropped, dead = range(len(OUTCOMES))
         outcome = np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
         return subscription_from, outcome, is_uncertain
 
-    def _of_other_clients(
+    def _with_other_clients(
         self, row: SubscriptionRow, own: Int64s, popped_at: Int64s
     ) -> Iterator[tuple[Int64s, Sequence[CompiledSubscription]]]:
         """Some of the pops while ``row`` was in force, each with the other subscriptions that clients had then."""
@@ -314,7 +314,7 @@ class NightPops:
                 is_left &= ~is_then
         yield own[is_left], ()
 
-    def _of_other_times(self, row: SubscriptionRow) -> Sequence[CompiledSubscription]:
+    def _at_other_times(self, row: SubscriptionRow) -> Sequence[CompiledSubscription]:
         """The other subscriptions that the group had on the topic before or after ``row``."""
         others = {other.filter: other.compiled for other in self._subscriptions[row.key] if other.filter != row.filter}
         return list(others.values())

@@ -147,7 +147,7 @@ class TracedDeliveries:
         is_denied_before = pc.equal(deliveries["outcome"], Outcome.DENIED)
         denied_before, deliveries = (
             deliveries.filter(is_denied_before),
-            self._of_one_client(deliveries.filter(pc.equal(deliveries["outcome"], Outcome.DELIVERED))),
+            self._for_one_client(deliveries.filter(pc.equal(deliveries["outcome"], Outcome.DELIVERED))),
         )
         traces, compared_deliveries = compared(rows, deliveries, self._as_of)
         storage, files = self._changes.warehouse.log(COMMITLOG).storage, self._changes.files(COMMITLOG)
@@ -162,7 +162,7 @@ class TracedDeliveries:
         run, source = (pa.repeat(text, len(newly_denied)) for text in (self._changes.run, TRACED))
         return replaced(newly_denied, outcome=pa.repeat(Outcome.DENIED, len(newly_denied)), run=run, source=source)
 
-    def _of_one_client(self, deliveries: pa.Table) -> pa.Table:
+    def _for_one_client(self, deliveries: pa.Table) -> pa.Table:
         """The deliveries without those of pops and broadcasts, which the traces of one client do not deny."""
         popped = {key for key, windows in self._windows.items() if any(_is_popped(window) for _, window in windows)}
         is_of_any = _is_of(deliveries, popped.union(self._broadcasting))

@@ -106,22 +106,22 @@ def _queue_offsets(
     complete = (bodies.texts["c"] >= 0) & (bodies.texts["t"] >= 0) & (~is_checkpoint | (numbers["it"] >= 0))
     for name in ("q", "so", "pt"):
         complete &= numbers[name] >= 0
-    (first_of_pop, of_pop), (first_of_acks, of_acks) = (bodies.lists[name] for name in LISTS)
-    consecutive = np.where(is_checkpoint & (of_pop == 0), np.clip(numbers["n"], 0, _LONGEST_POP), 0)
-    lengths = np.where(is_checkpoint, np.where(of_pop > 0, of_pop, consecutive), np.where(is_ack, 1, of_acks))
+    (first_listed, listed), (first_acknowledged, acknowledged) = (bodies.lists[name] for name in LISTS)
+    consecutive = np.where(is_checkpoint & (listed == 0), np.clip(numbers["n"], 0, _LONGEST_POP), 0)
+    lengths = np.where(is_checkpoint, np.where(listed > 0, listed, consecutive), np.where(is_ack, 1, acknowledged))
     complete &= (lengths > 0) & (lengths <= _LONGEST_POP)
     lengths = np.where(complete, lengths, 0)
-    of_row = np.repeat(np.arange(len(kinds)), lengths)
-    nth = np.arange(len(of_row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    is_listed = (~is_ack & (consecutive == 0))[of_row]
-    first = np.where(is_checkpoint, first_of_pop, first_of_acks)[of_row]
-    offsets = np.where(is_ack, numbers["ao"], 0)[of_row]
+    record = np.repeat(np.arange(len(kinds)), lengths)
+    nth = np.arange(len(record)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    is_listed = (~is_ack & (consecutive == 0))[record]
+    first = np.where(is_checkpoint, first_listed, first_acknowledged)[record]
+    offsets = np.where(is_ack, numbers["ao"], 0)[record]
     offsets[is_listed] = bodies.listed[(first + nth)[is_listed]]
-    offsets[~is_listed & is_checkpoint[of_row]] = nth[~is_listed & is_checkpoint[of_row]]
+    offsets[~is_listed & is_checkpoint[record]] = nth[~is_listed & is_checkpoint[record]]
     is_negative = offsets < 0
-    offsets += np.where(is_checkpoint, numbers["so"], 0)[of_row]
-    complete[of_row[is_negative]] = False
-    is_kept = complete[of_row]
+    offsets += np.where(is_checkpoint, numbers["so"], 0)[record]
+    complete[record[is_negative]] = False
+    is_kept = complete[record]
     return offsets[is_kept], lengths[complete], complete
 
 

@@ -35,8 +35,8 @@ WHOLE_LOG: PhysicalRange = (0, NO_END)
 
 PLACES = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
 """The columns that say where a message is, and since when."""
-OF_ENTRIES = (*PLACES, "store_size", "body_length", "reconsume_times")
-OF_MESSAGES = (*NUMBERS, NAMED_PROPERTIES["TAGS"])
+ENTRY_COLUMNS = (*PLACES, "store_size", "body_length", "reconsume_times")
+MESSAGE_COLUMNS = (*NUMBERS, NAMED_PROPERTIES["TAGS"])
 
 
 def read_messages(
@@ -45,12 +45,12 @@ def read_messages(
     offsets: PhysicalRange,
     topics: Collection[str] | None,
     properties: Collection[str],
-    columns: Collection[str] = OF_MESSAGES,
+    columns: Collection[str] = MESSAGE_COLUMNS,
 ) -> Iterator[Messages]:
     """The messages in some files of commitlog, whose physical offsets are in ``offsets``.
 
     ``topics``: the topics to read; None: all. ``properties``: the names of the properties that are needed.
-    ``columns``: PLACES and those of OF_MESSAGES that are needed; the others are as if they were not stored.
+    ``columns``: PLACES and those of MESSAGE_COLUMNS that are needed; the others are as if they were not stored.
     """
     for path in paths:
         with open_data_file(COMMITLOG, storage, path, COMMITLOG.dictionary_texts) as file:
@@ -85,7 +85,7 @@ def newest_messages_first(
     """
     with open_data_file(COMMITLOG, storage, path, COMMITLOG.dictionary_texts) as file:
         for number, group in reversed(list(enumerate(file.row_groups))):
-            yield _read_group(file, number, WHOLE_LOG, topics, properties, OF_MESSAGES), group.num_rows
+            yield _read_group(file, number, WHOLE_LOG, topics, properties, MESSAGE_COLUMNS), group.num_rows
 
 
 def end_of_messages(warehouse: Warehouse, files: Sequence[StoredFile], begun: int) -> int:
@@ -294,11 +294,11 @@ def read_entries(
     consumequeue: Storage,
     properties: Mapping[str, Sequence[str]],
     bit_maps: bool = True,
-    columns: Collection[str] = OF_ENTRIES,
+    columns: Collection[str] = ENTRY_COLUMNS,
 ) -> Iterator[Entries]:
     """The entries of some topics, in blocks. ``properties``: by topic, the message properties that are needed.
 
-    ``columns``: OF_ENTRIES, or only PLACES: then the messages' sizes, bodies and attempts are not known.
+    ``columns``: ENTRY_COLUMNS, or only PLACES: then the messages' sizes, bodies and attempts are not known.
     """
     names = {name for topic_names in properties.values() for name in topic_names}
     topics = None if any(map(is_lmq, properties)) else set(properties)  # an LMQ has the messages of other topics
@@ -369,7 +369,7 @@ def scan_entries(
     session: Session | None,
     period: tuple[int, int] = (BEGINNING, FOREVER),
     bit_maps: bool = True,
-    columns: Collection[str] = OF_ENTRIES,
+    columns: Collection[str] = ENTRY_COLUMNS,
 ) -> Iterator[Result]:
     """Calls ``function`` on the entries of some topics, part by part in the order of the log. It must be picklable.
 

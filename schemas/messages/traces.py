@@ -32,8 +32,8 @@ from schemas.tables import TRACE_SOURCE
 
 LINE_END, FIELD_END = "\u0002", "\u0001"
 CALLED, RETURNED = "SubBefore", "SubAfter"
-OF_PRODUCERS = ("Pub", "EndTransaction", "Recall")
-TYPES = (CALLED, RETURNED, *OF_PRODUCERS)
+PRODUCER_TYPES = ("Pub", "EndTransaction", "Recall")
+TYPES = (CALLED, RETURNED, *PRODUCER_TYPES)
 
 _COMPRESSED, _KIND_SHIFT, _LZ4, _ZSTD = 0x1, 8, 1, 2
 """Of sysFlag (MessageSysFlag, CompressionType). Other kinds are zlib."""
@@ -106,7 +106,7 @@ class TraceReader:
             return CONSUMPTIONS.batch({}, 0), bad
         lines = _lines(traces.bodies)
         columns, is_good = _columns(lines)
-        is_passed = pc.is_in(lines.field(0), pa.array(OF_PRODUCERS))
+        is_passed = pc.is_in(lines.field(0), pa.array(PRODUCER_TYPES))
         bad += _bad_lines(lines, pc.invert(pc.or_(is_good, is_passed)), traces, messages)
         rows = traces.rows[lines.parents]
         columns |= {

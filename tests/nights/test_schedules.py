@@ -30,7 +30,7 @@ JOBS_OF = {
     "airflow_dag.py": ["nightly", "audit", "report"],
     "mqsieve-record.service": ["record"],
     "mqsieve.cron": ["nightly"],
-    "mqsieve.service": ["nightly", "audit", "report"],
+    "mqsieve.service": ["nightly", "report", "audit"],
     "pull_request.yml": ["nightly", "lint", "what-if"],
 }
 
