@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from jobs.cli import options
@@ -64,7 +65,7 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
             help="what record wrote: the subscriptions, the configuration and the version of the broker of --store",
         )  # fmt: skip
         parser.add_argument(
-            "--metrics", type=Path, metavar="FILE",
+            "--metrics", type=_prom_file, metavar="FILE",
             help="write gauges of nights and lags for Prometheus, when all nights have ended (docs/OPERATIONS.md)",
         )  # fmt: skip
         parser.add_argument(
@@ -73,6 +74,13 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
             help="exit 3 if a condition holds that is an error (docs/OPERATIONS.md); checks subscriptions as lint does",
         )
     return parser
+
+
+def _prom_file(text: str) -> Path:
+    """Raises ArgumentTypeError if node_exporter would not read the file."""
+    if not text.endswith(".prom"):
+        raise argparse.ArgumentTypeError(f"{text} does not end in .prom, and node_exporter reads no other files")
+    return Path(text)
 
 
 def run_steps(job: str, steps: frozenset[Step], parser: Parser, arguments: list[str]) -> None:

@@ -191,6 +191,11 @@ def test_a_night_writes_gauges_that_the_alerts_read(broker: GrowingBroker, tmp_p
     assert file.read_text() == written
 
 
+def test_a_file_that_prometheus_would_not_read(run: Run, tmp_path: Path) -> None:
+    ended = run(nightly, "--store", tmp_path, "--warehouse", tmp_path / "w", "--metrics", tmp_path / "metrics.txt")
+    assert (ended.code, "metrics.txt does not end in .prom" in ended.error) == (2, True)
+
+
 def test_the_first_example_of_a_night(run: Run, tmp_path: Path) -> None:
     """Lags of a real broker's groups are in the file, as lag --prometheus has them."""
     small = capture("small")
