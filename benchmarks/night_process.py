@@ -41,6 +41,7 @@ def main() -> None:
             nightly.main(json.loads(line))
         taken, used = perf_counter() - begin, process_time() - used
         steps.seconds["other"] = taken - sum(steps.seconds.values())
+        garbage_collection.collect_young()
         print(json.dumps({"seconds": taken, "cpu": used, "steps": steps.seconds}), file=answers, flush=True)
 
 

@@ -26,6 +26,7 @@ from answers.report import (
     night_summary,
     total,
 )
+from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.counted import counted
 from filtering.kernels.compile import LISTENERS, CompileListener
@@ -466,6 +467,8 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
         try:
             for entry in entries:
                 for night in _nights(entry, steps, options, hooks):
+                    if summarized or failed:
+                        garbage_collection.collect_young()
                     try:
                         report = night.run(runner)
                     except Exception as error:
