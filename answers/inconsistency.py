@@ -355,8 +355,10 @@ def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
 def _passed_over(facts: BrokerFacts, matching: pa.Table, losses: Sequence[Loss]) -> Iterator[pa.Table]:
     """The messages that match the subscription of some clients, that pops went past, and that none handed out."""
     position = {
-        (group, topic, queue_id): told_to
-        for group, topic, queue_id, told_to in tuples(facts.offsets, "consumer_group", "topic", "queue_id", "told_to")
+        (group, topic, queue_id): decided_to
+        for group, topic, queue_id, decided_to in tuples(
+            facts.offsets, "consumer_group", "topic", "queue_id", "decided_to"
+        )
     }
     names = ["consumer_group", "topic", "queue_id", "queue_offset", "start_offset"]
     pops = facts.recorded_pops(names, [one_of("topic", {loss.state.topic for loss in losses})])

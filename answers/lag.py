@@ -158,15 +158,15 @@ def standings(
     """
     selected = (("consumer_group", groups), ("topic", topics), ("queue_id", queue_ids))
     where = [one_of(column, values) for column, values in selected if values is not None]
-    names = ("consumer_group", "topic", "queue_id", "committed", "told_to", "queue_end")
+    names = ("consumer_group", "topic", "queue_id", "committed", "decided_to", "queue_end")
     rows = facts.rows(CURRENT_OFFSETS, names, where) if where else facts.offsets
-    rows = rows.filter(pc.is_valid(rows["told_to"]))  # the others have no subscription
+    rows = rows.filter(pc.is_valid(rows["decided_to"]))  # the others have no subscription
     newer = facts.newer
     if only_behind and newer is None:
-        differs = (pc.not_equal(rows[name], rows["queue_end"]).fill_null(False) for name in ("told_to", "committed"))
+        differs = (pc.not_equal(rows[name], rows["queue_end"]).fill_null(False) for name in ("decided_to", "committed"))
         rows = rows.filter(pc.or_(*differs))
-    for group, topic, queue_id, committed, told_to, end in tuples(rows, *names):
-        position, filtered_to = told_to or 0, end
+    for group, topic, queue_id, committed, decided_to, end in tuples(rows, *names):
+        position, filtered_to = decided_to or 0, end
         later = newer.committed.get((group, topic), {}).get(queue_id) if newer is not None else None
         if newer is not None and later is not None:
             # Commits lag behind what was pulled: a snapshot of about the same time adds nothing new.
@@ -191,11 +191,11 @@ def _new_standings(
     newer = facts.newer
     if newer is None or newer.ends is None:
         return
-    names = "consumer_group", "topic", "queue_id", "told_to", "queue_end"
+    names = "consumer_group", "topic", "queue_id", "decided_to", "queue_end"
     known, filtered_to = set(), {}
-    for group, topic, queue_id, told_to, end in tuples(facts.offsets, *names):
+    for group, topic, queue_id, decided_to, end in tuples(facts.offsets, *names):
         filtered_to[topic, queue_id] = end
-        if told_to is not None:
+        if decided_to is not None:
             known.add((group, topic, queue_id))
     for row in facts.in_force:
         if (groups is None or row.consumer_group in groups) and (topics is None or row.topic in topics):
@@ -268,7 +268,7 @@ def count_subscriptions(facts: BrokerFacts, topics: Collection[str] | None = Non
         return len({standing.key for standing in standings(facts, topics=topics)})
     where = [] if topics is None else [one_of("topic", topics)]
     rows = filtered(facts.offsets, where)
-    keys, _ = group_numbers(rows.filter(pc.is_valid(rows["told_to"])), ["consumer_group", "topic"])
+    keys, _ = group_numbers(rows.filter(pc.is_valid(rows["decided_to"])), ["consumer_group", "topic"])
     return len(keys)
 
 

@@ -31,7 +31,7 @@ class Proof:
     """What traces say of the deliveries of one broker.
 
     ``deliveries``: PAIRS that were delivered to groups that trace, with ``is_proven`` and ``is_denied``. ``traces``:
-    rows of CONSUMPTIONS that can be judged, with ``is_told``. ``decided``: PAIRS that traces decided.
+    rows of CONSUMPTIONS that can be judged, with ``has_delivery``. ``decided``: PAIRS that traces decided.
     """
 
     deliveries: pa.Table
@@ -41,7 +41,7 @@ class Proof:
     @property
     def contradicted(self) -> pa.Table:
         """The traces without a delivery."""
-        return self.traces.filter(pc.invert(self.traces["is_told"]))
+        return self.traces.filter(pc.invert(self.traces["has_delivery"]))
 
     @property
     def denied(self) -> pa.Table:
@@ -63,17 +63,17 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
         return None
     deliveries, decided = _decided(facts, pc.unique(rows["consumer_group"]).to_pylist(), before)
     traces, compared_deliveries = compared(rows, deliveries, facts.as_of)
-    is_told = np.isin(traces.key, compared_deliveries.key)
-    if not is_told.all():
-        missing = pc.unique(rows.filter(pa.array(~is_told))["consumer_group"]).to_pylist()
+    has_delivery = np.isin(traces.key, compared_deliveries.key)
+    if not has_delivery.all():
+        missing = pc.unique(rows.filter(pa.array(~has_delivery))["consumer_group"]).to_pylist()
         earlier, _ = _decided(facts, missing, "", before)
         traced_keys, earlier_keys = keys(rows, earlier)
-        is_told |= np.isin(traced_keys, earlier_keys)
+        has_delivery |= np.isin(traced_keys, earlier_keys)
     is_judged = pc.and_(
         pc.and_(pc.equal(rows["records"], 1), pc.greater_equal(rows["run"], first_run)),
         pc.greater_equal(rows["commitlog_offset"], facts.last.messages_from),
     )
-    judged = rows.append_column("is_told", pa.array(is_told)).filter(is_judged)
+    judged = rows.append_column("has_delivery", pa.array(has_delivery)).filter(is_judged)
     storage, files = facts.warehouse.log(COMMITLOG).storage, facts.warehouse.files(COMMITLOG, facts.name)
     is_denied = denied(
         compared_deliveries, traces, facts.as_of, lambda at: traceable(storage, files, deliveries.take(at), rows)

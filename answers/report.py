@@ -530,11 +530,13 @@ def _by_topic(counts: Mapping[GroupTopic, Counts]) -> defaultdict[str, list[Coun
 
 def _last_pulled(facts: BrokerFacts) -> dict[GroupTopic, tuple[int, int]]:
     """The queue in which each group is farthest, and the offset of the last entry that it pulled there."""
-    rows = facts.offsets.filter(pc.greater(facts.offsets["told_to"], 0))
-    farthest_first = rows.take(pc.sort_indices(rows, sort_keys=[("told_to", "descending")]))
+    rows = facts.offsets.filter(pc.greater(facts.offsets["decided_to"], 0))
+    farthest_first = rows.take(pc.sort_indices(rows, sort_keys=[("decided_to", "descending")]))
     last_pulled: dict[GroupTopic, tuple[int, int]] = {}
-    for group, topic, queue_id, told_to in tuples(farthest_first, "consumer_group", "topic", "queue_id", "told_to"):
-        last_pulled.setdefault((group, topic), (queue_id, told_to - 1))
+    for group, topic, queue_id, decided_to in tuples(
+        farthest_first, "consumer_group", "topic", "queue_id", "decided_to"
+    ):
+        last_pulled.setdefault((group, topic), (queue_id, decided_to - 1))
     return last_pulled
 
 

@@ -322,7 +322,7 @@ class _Windows:
         self._log = cache(self._read_log)
         where = [one_of("topic", topics), one_of("consumer_group", groups)]
         self._queues: defaultdict[GroupTopic, list[tuple[int, int | None, int]]] = defaultdict(list)
-        columns = ["consumer_group", "topic", "queue_id", "told_to", "queue_end"]
+        columns = ["consumer_group", "topic", "queue_id", "decided_to", "queue_end"]
         for group, topic, *queue in tuples(facts.rows(CURRENT_OFFSETS, columns, where), *columns):
             self._queues[group, topic].append((*queue,))
         numbers = {night.run: number for number, night in enumerate(facts.nights)}
@@ -342,8 +342,8 @@ class _Windows:
     def pending(self, group: str, topic: str) -> Mapping[int, OffsetRange]:
         """The offsets that a group has yet to pull, by queue id. Messages that the broker deleted are not pending."""
         pending: dict[int, OffsetRange] = {}
-        for queue_id, told_to, end in self._queues[group, topic]:
-            begin = told_to or 0
+        for queue_id, decided_to, end in self._queues[group, topic]:
+            begin = decided_to or 0
             pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, NO_END)
         return pending
 
@@ -387,8 +387,8 @@ def _pop_windows(
     windows = {}
     for key in keys:
         read = {
-            queue_id: (starts[*key, queue_id], told_to or 0)
-            for queue_id, told_to, _ in queues.get(key, ())
+            queue_id: (starts[*key, queue_id], decided_to or 0)
+            for queue_id, decided_to, _ in queues.get(key, ())
             if (*key, queue_id) in starts
         }
         physical_ranges = facts.physical_ranges(key[1], read)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from filtering.counted import counted
-from schemas.delta.delta_log import MAINTENANCE, DataFileDamaged, TableDamaged, TableState, run_of
+from schemas.delta.delta_log import DataFileDamaged, TableDamaged, TableState, leaves_rows, run_of
 from schemas.delta.table import LAYOUT, UPGRADED_LAYOUT, Table
 from schemas.delta.table_rows import Condition, Where, without
 from schemas.delta.warehouse import LOCK, Warehouse
@@ -235,7 +235,7 @@ def _leftover(warehouse: Warehouse, table: Table, version: int, entries: Sequenc
     for operation in warehouse.log(table).operations_since(version):
         if (run := run_of(operation)) is not None:
             leftover |= run not in known
-        elif operation["operation"] not in MAINTENANCE:
+        elif not leaves_rows(operation):
             raise TableDamaged(
                 f"{table.name} was changed by another program ({operation['operation']}, "
                 f"version {operation['version']})"

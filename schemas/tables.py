@@ -103,13 +103,13 @@ CONSUMER_OFFSETS = Table(
         column("topic", pa.string(), nullable=False),
         column("queue_id", pa.int32(), nullable=False),
         column("as_of", pa.int64(), "end of the night, ms since the epoch", nullable=False),
-        column("told_to", pa.int64()),
+        column("decided_to", pa.int64()),
         column("committed", pa.int64()),
         column("run", pa.string(), "the run that saw the change", nullable=False),
     ],
     statistics_on=("as_of", "run"),
     dictionary_encoded=("consumer_group", "topic", "queue_id", "as_of", "run"),
-    delta_encoded=("told_to", "committed"),
+    delta_encoded=("decided_to", "committed"),
 )
 
 CURRENT_OFFSETS = Table(
@@ -122,13 +122,13 @@ CURRENT_OFFSETS = Table(
         column("queue_id", pa.int32(), nullable=False),
         column("queue_end", pa.int64(), "queue offset after the last entry", nullable=False),
         column("begins_at", pa.int64()),
-        column("told_to", pa.int64()),
+        column("decided_to", pa.int64()),
         column("committed", pa.int64()),
         column("run", pa.string(), nullable=False),
     ],
     statistics_on=("topic",),
     dictionary_encoded=("consumer_group", "topic", "queue_id", "run"),
-    delta_encoded=("queue_end", "begins_at", "told_to", "committed"),
+    delta_encoded=("queue_end", "begins_at", "decided_to", "committed"),
 )
 
 COUNTS = (

@@ -232,15 +232,15 @@ class _Checks:
 
 def _went_back(facts: BrokerFacts) -> defaultdict[GroupTopic, list[str]]:
     """By group and topic, the runs in which offsets up to which deliveries are decided became less, or were reset."""
-    rows = facts.rows(CONSUMER_OFFSETS, ["run", "consumer_group", "topic", "queue_id", "told_to"])
+    rows = facts.rows(CONSUMER_OFFSETS, ["run", "consumer_group", "topic", "queue_id", "decided_to"])
     last: dict[tuple[str, str, int], int] = {}
     runs: defaultdict[GroupTopic, list[str]] = defaultdict(list)
     for row in sorted_by(rows, "run").to_pylist():
         queue = row["consumer_group"], row["topic"], row["queue_id"]
-        if row["told_to"] is not None:
-            if row["told_to"] < last.get(queue, 0):
+        if row["decided_to"] is not None:
+            if row["decided_to"] < last.get(queue, 0):
                 runs[queue[:2]].append(row["run"])
-            last[queue] = row["told_to"]
+            last[queue] = row["decided_to"]
     for (group, topic, _), resets in facts.resets.items():
         for at, _ in resets:
             run = next((night.run for night in facts.nights if at <= (night.as_of or 0)), None)
@@ -581,7 +581,7 @@ _PLACE = [
     ("queue_offset", pa.int64()),
 ]
 TRACE_CHECKS = pa.schema(
-    [*_PLACE, ("consumed_at", pa.int64()), ("client_process", pa.string()), ("is_told", pa.bool_())]
+    [*_PLACE, ("consumed_at", pa.int64()), ("client_process", pa.string()), ("has_delivery", pa.bool_())]
 )
 PROVEN_DELIVERIES = pa.schema(
     [*_PLACE, ("available_at", pa.int64()), ("is_proven", pa.bool_()), ("is_denied", pa.bool_())]

@@ -913,10 +913,10 @@ class GroupNightPlan:
             # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
             limits = self._committed.limit(self._windows.session, FOREVER)
             self.group.behind = bool(self._committed.behind(self._windows.session, FOREVER))
-            self.group.told_to.update(limits)
+            self.group.decided_to.update(limits)
         else:
             self._wait()
-        self.group.told_to = self._windows.unread.begins(self._broker_offsets) | self.group.told_to
+        self.group.decided_to = self._windows.unread.begins(self._broker_offsets) | self.group.decided_to
 
     def _resume(self, unread: Timeline | None) -> None:
         """The group goes on as it was when the last night ended."""
@@ -932,8 +932,8 @@ class GroupNightPlan:
             self._begins_anew = True
         elif last_night is not None and last_night.stopped_at is not None:
             behind = self._offsets_so_far.behind(self.group.key)
-            told_to = {queue_id: told_to for queue_id, (told_to, _) in behind.items()}
-            self._position = Position(told_to | last_night.told_to, last_night.stopped_at)
+            decided_to = {queue_id: decided_to for queue_id, (decided_to, _) in behind.items()}
+            self._position = Position(decided_to | last_night.decided_to, last_night.stopped_at)
         else:
             self._position = Position(self._offsets_so_far.waiting(self.group.key))
 
@@ -1115,13 +1115,13 @@ class GroupNightPlan:
         """
         if self._offsets_so_far.are_removed(self.group.key, self._broker_offsets):
             topic = self._offsets_so_far.topics[self.group.key[1]]
-            self.group.told_to = self._group_start.offsets(topic.queue_ids)
+            self.group.decided_to = self._group_start.offsets(topic.queue_ids)
             return
         self.group.stopped_at = self._position.stored_from
         others = self._committed.uncommitted_at(self.group.stopped_at).items()
         committed = {each: offset for each, offset in others if each not in self._position.offsets}
         committed |= self._committed.present_at(self.group.stopped_at)
-        self.group.told_to = {**self._position.offsets, **committed}
+        self.group.decided_to = {**self._position.offsets, **committed}
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset
         self._windows.session.limit(

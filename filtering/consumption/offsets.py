@@ -174,7 +174,7 @@ def offset_by_time(stored_at: Callable[[int], int], first: int, end: int, to: in
 class TopicOffsets:
     """The queues of one topic, and how far the deliveries of its groups are decided.
 
-    ``ends`` (queues): the offset after the last entry. ``told_to`` (groups x queues): the offset up to which
+    ``ends`` (queues): the offset after the last entry. ``decided_to`` (groups x queues): the offset up to which
     deliveries are decided. ``committed`` (groups x queues): the offset that the broker has, or REMOVED. UNKNOWN means
     no offset. ``groups`` has the row of each group. ``begins`` (queues): the physical offset with which a queue began
     again; 0 if it never did.
@@ -184,7 +184,7 @@ class TopicOffsets:
     ends: Int64s
     begins: Int64s
     groups: Mapping[str, int]
-    told_to: Int64s
+    decided_to: Int64s
     committed: Int64s
 
     @classmethod
@@ -202,7 +202,7 @@ class TopicOffsets:
         wider = TopicOffsets.empty(ends, dict.fromkeys([*self.groups, *groups]), begins)
         columns = np.searchsorted(wider.queue_ids, self.queue_ids)
         rows = np.arange(len(self.groups))
-        wider.told_to[np.ix_(rows, columns)] = self.told_to
+        wider.decided_to[np.ix_(rows, columns)] = self.decided_to
         wider.committed[np.ix_(rows, columns)] = self.committed
         return wider
 
@@ -212,7 +212,7 @@ class TopicOffsets:
         return UNKNOWN if row is None or column is None else int(self.committed[row, column])
 
     def by_queue(self, group: str, offsets: Int64s) -> dict[int, int]:
-        """By queue id, the ``offsets`` of a group, ``told_to`` or ``committed``, where there is one."""
+        """By queue id, the ``offsets`` of a group, ``decided_to`` or ``committed``, where there is one."""
         if group not in self.groups:
             return {}
         known = offsets[self.groups[group]].tolist()
@@ -276,7 +276,7 @@ class OffsetsSoFar:
     def of(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset up to which a group's deliveries are decided."""
         offsets = self.topic_offsets(key[1])
-        return offsets.by_queue(key[0], offsets.told_to)
+        return offsets.by_queue(key[0], offsets.decided_to)
 
     def waiting(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset at which a group that does not pull goes on.
@@ -329,14 +329,14 @@ class OffsetsSoFar:
 class GroupNight:
     """The progress of one group on one topic in a night.
 
-    ``told_to``: by queue id, the offset up to which deliveries are decided. Other queues are decided to their end, or
-    if the group stopped at ``stopped_at`` (ms), up to what was stored before. ``lost``: by queue id, the number of
+    ``decided_to``: by queue id, the offset up to which deliveries are decided. Other queues are decided to their end,
+    or if the group stopped at ``stopped_at`` (ms), up to what was stored before. ``lost``: by queue id, the number of
     entries that the broker deleted before the group could pull them. ``behind``: the group pulls but does not keep up.
     """
 
     key: GroupTopic
     is_consuming: bool = False
     stopped_at: int | None = None
-    told_to: dict[int, int] = field(default_factory=dict)
+    decided_to: dict[int, int] = field(default_factory=dict)
     lost: dict[int, int] = field(default_factory=dict)
     behind: bool = False

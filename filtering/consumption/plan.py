@@ -303,7 +303,7 @@ def _rows_of_plans(
 
 def _set_popped(group: GroupNight, offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets) -> None:
     """Of a group that pops, the broker has the offset after the last message that a pop read."""
-    group.told_to = {**offsets_so_far.of(group.key), **broker_offsets.committed.get(group.key, {})}
+    group.decided_to = {**offsets_so_far.of(group.key), **broker_offsets.committed.get(group.key, {})}
 
 
 def _popped_groups(
@@ -314,7 +314,7 @@ def _popped_groups(
     for topic in topics:
         group = GroupNight((consumer_group, topic))
         _set_popped(group, offsets_so_far, broker_offsets)
-        if group.told_to:
+        if group.decided_to:
             groups.append(group)
     return groups
 

@@ -98,7 +98,7 @@ def moved_rows(entries: Sequence[LedgerEntry], changes: Changes) -> Iterator[Wit
 
 def _has_group_before(queue_offset: int, where: Where, changes: Changes) -> bool:
     """Whether, in some runs and a queue, some group did not come beyond a message."""
-    at_most = [*where, within("told_to", below=queue_offset + 1)]
+    at_most = [*where, within("decided_to", below=queue_offset + 1)]
     return bool(len(changes.rows(CONSUMER_OFFSETS, ["run"], at_most)))
 
 

@@ -234,7 +234,7 @@ def _topic_offsets(rows: pa.Table, queues: dict[str, TopicOffsets]) -> dict[str,
         known = known.extended(known.ends_by_queue, groups.dictionary.to_pylist(), known.begins_by_queue)
         columns = np.searchsorted(known.queue_ids, topic_rows["queue_id"].to_numpy())
         rows_of_groups = groups.indices.to_numpy()
-        for name, last in (("told_to", known.told_to), ("committed", known.committed)):
+        for name, last in (("decided_to", known.decided_to), ("committed", known.committed)):
             is_valid = topic_rows[name].is_valid().to_numpy()
             # NumPy keeps the last of several values for one index.
             last[rows_of_groups[is_valid], columns[is_valid]] = topic_rows[name].drop_null().to_numpy()

@@ -102,7 +102,7 @@ def replay(
     ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
     result = filter_stored(ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
-    groups = [GroupNight(row.key, is_consuming=True, told_to=_unread(clients.get(row.key))) for row in in_force]
+    groups = [GroupNight(row.key, is_consuming=True, decided_to=_unread(clients.get(row.key))) for row in in_force]
     rows = progress_rows(
         {}, groups, BrokerOffsets(), [FilteredPart(windows, uncertain, result)], queues, {}, facts.as_of, run
     )

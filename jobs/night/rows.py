@@ -69,10 +69,10 @@ def _current_offset_rows(topic: str, offsets: TopicOffsets, run: str) -> pa.Reco
         "run": repeated(run, rows),
     }
     if groups:
-        told_to, committed = (array.reshape(-1) for array in (offsets.told_to, offsets.committed))
+        decided_to, committed = (array.reshape(-1) for array in (offsets.decided_to, offsets.committed))
         columns |= {
             "consumer_group": dictionary_column(offsets.groups, np.repeat(np.arange(groups), queues)),
-            "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
+            "decided_to": pa.array(decided_to, mask=decided_to == UNKNOWN),
             "committed": pa.array(committed, mask=committed == UNKNOWN),
         }
     return CURRENT_OFFSETS.batch(columns, rows)
@@ -85,13 +85,13 @@ def changed_offset_rows(
     rows, columns = np.nonzero(changed)
     count = len(rows)
     committed = offsets.committed[rows, columns]
-    told_to = offsets.told_to[rows, columns]
+    decided_to = offsets.decided_to[rows, columns]
     values = {
         "consumer_group": dictionary_column(offsets.groups, rows),
         "topic": repeated(topic, count),
         "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
         "as_of": pa.repeat(pa.scalar(as_of, pa.int64()), count),
-        "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
+        "decided_to": pa.array(decided_to, mask=decided_to == UNKNOWN),
         "committed": pa.array(committed, mask=committed == UNKNOWN),
         "run": repeated(run, count),
     }
@@ -253,7 +253,7 @@ def progress_rows(
         others = [group for group, queue_offsets in committed[topic].items() if queue_offsets.keys() & ends.keys()]
         others += [group for group, _, _ in popped_keys[topic]]
         new = old.extended(ends, [group.key[0] for group in by_topic[topic]] + others, begins)
-        decided_before, committed_before = new.told_to.copy(), new.committed.copy()
+        decided_before, committed_before = new.decided_to.copy(), new.committed.copy()
         counts = _counts(topic, new, parts)
         _count_pops(new, popped, popped_keys[topic], counts)
         _count_traces(new, traced.get(topic, ()), counts)
@@ -266,9 +266,9 @@ def progress_rows(
             committed_now = new.committed[new.groups[consumer_group]]
             committed_now[committed_now != UNKNOWN] = REMOVED
         topics[topic] = new
-        changed = (new.told_to != decided_before) | (new.committed != committed_before)
+        changed = (new.decided_to != decided_before) | (new.committed != committed_before)
         restarted = [new.columns[queue_id] for queue_id in began]
-        changed[:, restarted] |= new.told_to[:, restarted] != UNKNOWN
+        changed[:, restarted] |= new.decided_to[:, restarted] != UNKNOWN
         offsets.append(changed_offset_rows(topic, new, changed, as_of, run))
         stored, ended = (
             np.array([getattr(seen[each], name) if each in seen else 0 for each in new.queue_ids], np.int64)
@@ -282,8 +282,8 @@ def _begin_again(offsets: TopicOffsets, restarts: Iterable[QueueRestart]) -> Non
     """Nothing is decided of the new entries of queues yet. With their topic, the groups lost their offsets."""
     for restart in restarts:
         column = offsets.columns[restart.queue_id]
-        told_to, committed = offsets.told_to[:, column], offsets.committed[:, column]
-        told_to[told_to >= 0] = 0
+        decided_to, committed = offsets.decided_to[:, column], offsets.committed[:, column]
+        decided_to[decided_to >= 0] = 0
         if not restart.keeps_offsets:
             committed[committed >= 0] = REMOVED
 
@@ -297,18 +297,18 @@ def _advance(
     """
     row = new.groups[group.key[0]]
     if group.is_consuming:
-        new.told_to[row] = new.ends
+        new.decided_to[row] = new.ends
     elif group.stopped_at is not None:
         at = int(np.searchsorted(instants, group.stopped_at))
-        new.told_to[row] = [
+        new.decided_to[row] = [
             max(old_ends.get(queue_id, 0), seen[queue_id].ends[at] if queue_id in seen else 0)
             for queue_id in new.queue_ids
         ]
     else:
-        new.told_to[row] = np.where(new.told_to[row] == UNKNOWN, 0, new.told_to[row])
-    for queue_id, offset in group.told_to.items():
+        new.decided_to[row] = np.where(new.decided_to[row] == UNKNOWN, 0, new.decided_to[row])
+    for queue_id, offset in group.decided_to.items():
         if (column := new.columns.get(queue_id)) is not None:
-            new.told_to[row, column] = min(offset, new.ends[column])
+            new.decided_to[row, column] = min(offset, new.ends[column])
 
 
 def _note_committed(offsets: TopicOffsets, committed: Mapping[str, Offsets]) -> None:
@@ -424,14 +424,14 @@ def _stat_rows(
     run: str,
     popped: PopCounts,
 ) -> pa.RecordBatch:
-    """The rows of delivery_stats. Entries up to ``told_to`` were filtered (if again: repeated), lost or skipped.
+    """The rows of delivery_stats. Entries up to ``decided_to`` were filtered (if again: repeated), lost or skipped.
 
     Those that waited in an old queue, which had ``ended`` entries, when the queue began again, are lost.
     """
-    is_decided = offsets.told_to != UNKNOWN  # the other groups have no subscription
+    is_decided = offsets.decided_to != UNKNOWN  # the other groups have no subscription
     counts["stored"][:] = stored * is_decided
-    counts["pending"] = (offsets.ends - np.maximum(offsets.told_to, 0)) * is_decided
-    advanced = np.maximum(offsets.told_to, 0) - np.maximum(decided_before, 0) + ended * is_decided
+    counts["pending"] = (offsets.ends - np.maximum(offsets.decided_to, 0)) * is_decided
+    advanced = np.maximum(offsets.decided_to, 0) - np.maximum(decided_before, 0) + ended * is_decided
     _count_read(topic, offsets, decided_before, popped, advanced, counts)
     rest = advanced - counts["scanned"] - counts["lost"]
     lost = np.clip(rest, 0, np.where(decided_before == UNKNOWN, 0, np.maximum(ended - decided_before, 0)))

@@ -18,18 +18,28 @@ from deltalake.exceptions import TableNotFoundError as NotFound
 from deltalake.transaction import AddAction, RemoveAction
 
 from schemas.delta.bloom_filters import may_contain
-from schemas.delta.table import LAYOUT, DataFile, StoredFile, Table, layout_of, statistics
+from schemas.delta.table import (
+    FORMER_NAMES,
+    LAYOUT,
+    DataFile,
+    DataFileWriter,
+    StoredFile,
+    Table,
+    layout_of,
+    statistics,
+)
 from schemas.errors import PROGRAM, UsageError, WarehouseBusy, option
 from schemas.storage import Storage
 
 RUN_KEY = "mqsieve.run"
-MAINTENANCE = frozenset(
+_UPGRADE_KEY = "mqsieve.upgrade"
+_MAINTENANCE = frozenset(
     {
         "OPTIMIZE", "VACUUM START", "VACUUM END", "VACUUM", "SET TBLPROPERTIES", "COMPUTE STATS", "ADD COLUMN",
         "CHANGE COLUMN", "UPDATE TABLE METADATA",
     }
 )  # fmt: skip
-"""Operations that leave the rows of a table unchanged: of other programs, and of :meth:`DeltaLog.upgrade`."""
+"""Operations that leave the rows of a table unchanged."""
 
 
 class TableDamaged(UsageError):
@@ -120,8 +130,14 @@ class DeltaLog:
             self._table.alter.add_constraint(dict(self.table.constraints))
 
     def upgrade(self) -> None:
-        """Adds the columns that a table of an older layout lacks, null in its rows, and lets others be null, too."""
+        """Brings a table of an older layout up to date.
+
+        Adds the columns that it lacks, null in its rows, lets others be null, too, and rewrites the files of a table
+        with a column that has another name now.
+        """
         if self.exists and self.layout < LAYOUT:
+            if any(FORMER_NAMES.get(name) in self.schema.names for name in self.table.schema.names):
+                self._rewrite()
             present = {field.name: field for field in self.schema}
             new = [Field.from_arrow(field) for field in self.table.schema if field.name not in present]
             if new:
@@ -131,6 +147,20 @@ class DeltaLog:
                     self._table.alter.drop_column_not_null(field.name)
             self._table.alter.set_table_description(self.table.description)
             self._forget()
+
+    def _rewrite(self) -> None:
+        """Writes all rows once more, under the names that columns have now."""
+        added: list[AddAction | RemoveAction] = []
+        for stored in self.files:
+            writer = DataFileWriter(self.table, self.storage)
+            with open_data_file(self.table, self.storage, stored.path) as file:
+                for group in range(len(file.row_groups)):
+                    writer.write(file.read(group).to_batches())
+            added += [self._add_action(file, stored.broker_name) for file in writer.close()]
+        properties = CommitProperties(custom_metadata={_UPGRADE_KEY: str(LAYOUT)})
+        columns, partition_by = self.table.schema, list(self.table.partition_by)
+        self._table.create_write_transaction(added, "overwrite", columns, partition_by, commit_properties=properties)
+        self._forget()
 
     @cached_property
     def files(self) -> list[StoredFile]:
@@ -185,14 +215,9 @@ class DeltaLog:
     def _commit(
         self, added: Sequence[DataFile], removed: Collection[StoredFile], broker_name: str | None, run: str
     ) -> None:
-        partition = {"broker_name": broker_name} if self.table.partition_by else {}
-        now = int(time.time() * 1000)
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(file.path, file.size, partition, now, True, file.stats) for file in added
-        ]
+        actions: list[AddAction | RemoveAction] = [self._add_action(file, broker_name) for file in added]
         for file in removed:
-            partition = {"broker_name": file.broker_name} if self.table.partition_by else {}
-            actions.append(RemoveAction(file.path, True, now, file.size, partition))
+            actions.append(RemoveAction(file.path, True, _now(), file.size, self._partition(file.broker_name)))
         self._table.create_write_transaction(
             actions,
             "append",
@@ -201,6 +226,12 @@ class DeltaLog:
             commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}),
         )
         self._forget()
+
+    def _add_action(self, file: DataFile, broker_name: str | None) -> AddAction:
+        return AddAction(file.path, file.size, self._partition(broker_name), _now(), True, file.stats)
+
+    def _partition(self, broker_name: str | None) -> dict[str, str | None]:
+        return {"broker_name": broker_name} if self.table.partition_by else {}
 
     def restore(self, version: int, run: str) -> None:
         """Restores the rows of a version of the table in a new commit."""
@@ -242,6 +273,15 @@ def run_of(operation: dict[str, Any]) -> str | None:
     return None if run is None else str(run)
 
 
+def leaves_rows(operation: dict[str, Any]) -> bool:
+    """Whether a commit leaves the rows of a table unchanged: maintenance by other programs, or an upgrade."""
+    return operation["operation"] in _MAINTENANCE or _UPGRADE_KEY in operation
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
 def _files(table: DeltaTable) -> list[StoredFile]:
     return [StoredFile.from_add_action(row) for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()]
 
@@ -270,13 +310,17 @@ class OpenDataFile:
         self._file = file
         self._source = source
         self._paths = _column_paths(file.metadata)
-        self._stored = set(file.schema_arrow.names)
         self._types = {field.name: field.type for field in table.file_schema}
+        stored = set(file.schema_arrow.names)
+        names = ((name, name if name in stored else FORMER_NAMES.get(name)) for name in self._types)
+        self._stored = {name: in_file for name, in_file in names if in_file in stored}
 
     def read(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Some columns of a row group; None: all of the table's files. Columns that the file leaves out are null."""
         names = list(self._types if columns is None else columns)
-        rows = self._file.read_row_group(group, [name for name in names if name in self._stored], use_threads=False)
+        stored = {self._stored[name]: name for name in names if name in self._stored}
+        rows = self._file.read_row_group(group, list(stored), use_threads=False)
+        rows = rows.rename_columns([stored[name] for name in rows.column_names])
         for name in names:
             if name not in self._stored:
                 rows = rows.append_column(name, pa.nulls(rows.num_rows, self._types[name]))

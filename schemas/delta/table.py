@@ -24,10 +24,10 @@ from schemas.storage import Storage
 
 EVERY_TABLE = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "10"}
 """Without deletion vectors, the rows of a table are those of its files, for every reader."""
-LAYOUT = 7
+LAYOUT = 8
 """Version of the tables' columns and their content. The description of every table has it."""
 UPGRADED_LAYOUT = 2
-"""The oldest layout that a night brings up to date: its tables only lack columns, and nulls in some."""
+"""The oldest layout that a night brings up to date: its tables lack columns and nulls, and have FORMER_NAMES."""
 _LAYOUT = re.compile(r"\(mqsieve layout (\d+)\)$")
 DICTIONARY_BYTES = 1 << 18
 BLOOM_FILTER_ERRORS = 0.1
@@ -41,10 +41,12 @@ COMMENTS = {
     "consumer_group": "full name, with its namespace",
     "run": "the run that wrote the row: its start time, UTC",
     "begins_at": "physical offset with which the queue began again at queue offset 0; null: it never did",
-    "told_to": "deliveries are known for all entries before this queue offset; null: for none",
+    "decided_to": "deliveries are known for all entries before this queue offset; null: for none",
     "committed": "the broker's offset, from config/consumerOffset.json of the snapshot; -1: it has none any more",
 }
 """Comments of columns with the same meaning in every table."""
+FORMER_NAMES = {"decided_to": "told_to"}
+"""Columns that tables of older layouts have under another name: the name, and the former one."""
 
 
 class FileWriter(pq.ParquetWriter):  # type: ignore[misc]  # PyArrow has no types

@@ -156,7 +156,9 @@ def test_rows_of_offsets_and_subscriptions_that_are_missing_or_wrong(
 
 def test_a_group_without_any_offset_is_missing(replayed: Replayed, tmp_path: Path) -> None:
     warehouse = copy_of(replayed("small"), tmp_path / "w")
-    group = next(row["consumer_group"] for row in rows_of(warehouse, "consumer_offsets") if row["told_to"] is not None)
+    group = next(
+        row["consumer_group"] for row in rows_of(warehouse, "consumer_offsets") if row["decided_to"] is not None
+    )
     rewrite(warehouse, CURRENT_OFFSETS, lambda rows: [row for row in rows if row["consumer_group"] != group])
     sample = results(Warehouse.at(warehouse.storage.root), "offsets_of_every_queue")["offsets_of_every_queue"].sample
     assert group in {row["consumer_group"] for row in sample}
@@ -165,7 +167,7 @@ def test_a_group_without_any_offset_is_missing(replayed: Replayed, tmp_path: Pat
 def test_conservation_compares_a_queue_with_its_own_night_before(four_nights: Path, tmp_path: Path) -> None:
     """A wrong offset shows in its own night and in the queue's next one, and in no other queue of the group."""
     warehouse = copy_of(Warehouse.at(str(four_nights)), tmp_path / "w")
-    decided_rows = [row for row in rows_of(warehouse, "consumer_offsets") if row["told_to"] is not None]
+    decided_rows = [row for row in rows_of(warehouse, "consumer_offsets") if row["decided_to"] is not None]
     by_queue: dict[tuple[str, str, int], list[Row]] = {}
     for row in sorted(decided_rows, key=lambda row: row["run"]):
         by_queue.setdefault((row["consumer_group"], row["topic"], row["queue_id"]), []).append(row)
@@ -173,7 +175,7 @@ def test_conservation_compares_a_queue_with_its_own_night_before(four_nights: Pa
 
     def wrong(row: Row) -> Row:
         is_it = all(row[name] == rows[1][name] for name in ("consumer_group", "topic", "queue_id", "run"))
-        return row | {"told_to": row["told_to"] - 1} if is_it else row
+        return row | {"decided_to": row["decided_to"] - 1} if is_it else row
 
     rewrite(warehouse, CONSUMER_OFFSETS, lambda stored: list(map(wrong, stored)))
     result = results(Warehouse.at(warehouse.storage.root), "conservation")["conservation"]

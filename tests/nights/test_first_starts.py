@@ -48,7 +48,7 @@ def test_its_committed_offset_alone_is_no_subscription(broker: GrowingBroker) ->
     broker.commit(cg=7)
     broker.night([sql(BEFORE, "cg_other", EVERYTHING)])
     rows = {row["consumer_group"]: row for row in rows_of(broker.folder / "w", "current_offsets")}
-    assert (rows["cg"]["told_to"], rows["cg"]["committed"]) == (None, 7)
+    assert (rows["cg"]["decided_to"], rows["cg"]["committed"]) == (None, 7)
     assert {row["consumer_group"] for row in rows_of(broker.folder / "w", "delivery_stats")} == {"cg_other"}
 
 

@@ -179,7 +179,7 @@ def test_pending_lost_and_told_offsets(nights: Path) -> None:
     assert +lost == {"cg_expired": 284}
     for row in rows_of(nights / "4", "current_offsets"):
         if row["consumer_group"] is not None:
-            assert 0 <= row["told_to"] <= row["queue_end"]
+            assert 0 <= row["decided_to"] <= row["queue_end"]
 
 
 def last_run(warehouse: Path) -> str:

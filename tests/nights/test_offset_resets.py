@@ -30,8 +30,8 @@ def reset(at: int, offset: int) -> str:
     return event(at, "reset_offset", "cg", queue_id=0, offset=offset)
 
 
-def told_to(broker: GrowingBroker) -> int | None:
-    offset: int | None = next(rows_of(broker.folder / "w", "current_offsets"))["told_to"]
+def decided_to(broker: GrowingBroker) -> int | None:
+    offset: int | None = next(rows_of(broker.folder / "w", "current_offsets"))["decided_to"]
     return offset
 
 
@@ -60,7 +60,7 @@ def test_stop_reset_and_start_in_one_night(broker: GrowingBroker) -> None:
 def test_without_a_reset_a_group_that_left_goes_on_where_it_stopped(broker: GrowingBroker) -> None:
     events = [register(BEFORE), leave(after(6))]
     broker.night(events)
-    assert (broker.received("cg"), told_to(broker)) == (list(range(6)), 6)
+    assert (broker.received("cg"), decided_to(broker)) == (list(range(6)), 6)
     broker.grow()
     broker.night([*events, register(after(15))])
     assert broker.received("cg") == list(range(20))
@@ -79,10 +79,10 @@ def test_away_reset_and_return_in_the_next_night(broker: GrowingBroker) -> None:
 def test_a_reset_of_a_group_that_returns_nights_later(broker: GrowingBroker) -> None:
     events = [register(BEFORE), leave(after(6)), reset(after(7), 2)]
     broker.night(events)
-    assert (broker.received("cg"), told_to(broker)) == (list(range(6)), 2)
+    assert (broker.received("cg"), decided_to(broker)) == (list(range(6)), 2)
     broker.grow()
     broker.night(events)
-    assert (broker.received("cg"), told_to(broker)) == (list(range(6)), 2)
+    assert (broker.received("cg"), decided_to(broker)) == (list(range(6)), 2)
     broker.grow()
     broker.night([*events, register(after(25))])
     assert broker.received("cg") == sorted([*range(6), *range(2, 30)])
@@ -241,7 +241,7 @@ def test_a_group_that_is_away_goes_on_there_when_it_returns(broker: GrowingBroke
     broker.grow()
     events += [by_time(after(12), stored(3))]
     broker.night(events)
-    assert (broker.received("cg"), told_to(broker)) == (list(range(8)), 3)
+    assert (broker.received("cg"), decided_to(broker)) == (list(range(8)), 3)
     broker.grow()
     broker.night([*events, register(after(22))])
     assert broker.received("cg") == sorted([*range(8), *range(3, 30)])

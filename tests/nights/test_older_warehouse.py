@@ -28,10 +28,19 @@ def older(tmp_path: Path) -> Path:
     return tmp_path / "layout_2"
 
 
+def columns(warehouse: Path) -> dict[str, set[str]]:
+    """By table, its columns as other readers of Delta tables see them."""
+    return {
+        log.parent.name: {field.name for field in DeltaTable(str(log.parent)).schema().fields}
+        for log in warehouse.glob("*/_delta_log")
+    }
+
+
 def test_nights_go_on_as_if_the_first_had_been_made_today(run: Run, older: Path, four_nights: Path) -> None:
     for night in NIGHTS[1:]:
         assert run(nightly, *living(night, older)).code == 0
     assert differing(without_runs(older), without_runs(four_nights)) == []
+    assert columns(older) == columns(four_nights)
     assert run(audit, "--warehouse", older, "--all").code == 0
 
 

@@ -63,8 +63,8 @@ def test_explain_and_lag_say_that_it_is_refused(broker: GrowingBroker) -> None:
     message = broker.run(explain, *given, "--topic", "T", "--queue", "0", "--offset", "5").out
     assert "the broker refuses the group's pulls (FILTER_DATA_NOT_EXIST), so the group has not pulled it yet" in message
     assert "refused: FILTER_DATA_NOT_EXIST" in broker.run(lag, *given).out
-    [row] = rows_of(broker.folder / "w", "current_offsets", "told_to", "queue_end")
-    assert row == {"told_to": 4, "queue_end": 10}
+    [row] = rows_of(broker.folder / "w", "current_offsets", "decided_to", "queue_end")
+    assert row == {"decided_to": 4, "queue_end": 10}
 
 
 def test_explain_says_that_it_was_refused_when_its_offset_was_moved(broker: GrowingBroker) -> None:

@@ -111,7 +111,7 @@ def test_a_group_that_no_event_named_yet(broker: GrowingBroker) -> None:
     grow(broker)
     broker.night([sql(BEFORE, "other", EVERYTHING)])
     rows = {row["consumer_group"]: row for row in rows_of(broker.folder / "w", "current_offsets")}
-    assert (rows["cg"]["told_to"], rows["cg"]["committed"]) == (None, -1)
+    assert (rows["cg"]["decided_to"], rows["cg"]["committed"]) == (None, -1)
     grow(broker, cg=30)
     broker.night([sql(BEFORE, "other", EVERYTHING), subscribed(after(25), "first")])
     assert broker.received("cg") == list(range(30))

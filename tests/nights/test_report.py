@@ -101,8 +101,8 @@ def test_each_group_has_its_row_beside_the_night_before(four_nights: Path, tmp_p
         assert row["Change"] == "new" or number(row["Change"]) == now[key] - then[key], key
     assert any(row["Change"] == "new" for row in rows_by_group.values())
     assert sum(number(row["Pending"]) for row in rows_by_group.values()) == sum(
-        row["queue_end"] - (row["told_to"] or 0)
-        for row in rows_of(four_nights, "current_offsets", "consumer_group", "queue_end", "told_to")
+        row["queue_end"] - (row["decided_to"] or 0)
+        for row in rows_of(four_nights, "current_offsets", "consumer_group", "queue_end", "decided_to")
         if row["consumer_group"] is not None
     )
 

@@ -164,8 +164,8 @@ def test_offsets_that_two_snapshots_move_there_and_back(run: Run, broker: Growin
     assert run(register, *given, "--subscriptions", tmp_path / "events.jsonl").code == 0
     for job in (dispatch, deliver):
         assert run(job, *given).code == 0
-    (row,) = rows_of(tmp_path / "w", "current_offsets", "committed", "told_to")
-    assert (row["committed"], row["told_to"]) == (5, 5)
+    (row,) = rows_of(tmp_path / "w", "current_offsets", "committed", "decided_to")
+    assert (row["committed"], row["decided_to"]) == (5, 5)
 
 
 def test_entries_that_no_night_has_filtered(run: Run, nights: Path, tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_a_snapshot_without_times_holds_from_the_end_of_the_night_before(broker:
     broker.night(YAML.replace("cg", "cg_new"), name="s.yaml")
     assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
     rows = [row for row in rows_of(broker.folder / "w", "current_offsets") if row["consumer_group"] == "cg"]
-    assert [(row["told_to"], row["queue_end"]) for row in rows] == [(20, 30)], "the group has left"
+    assert [(row["decided_to"], row["queue_end"]) for row in rows] == [(20, 30)], "the group has left"
 
 
 def test_a_snapshot_after_a_client_with_a_fast_clock(broker: GrowingBroker) -> None:
@@ -236,7 +236,7 @@ def test_a_snapshot_with_a_bad_entry_lets_nobody_leave(broker: GrowingBroker) ->
     out = broker.night(bad, name="s.yaml").out
     assert "quarantined: s.yaml, line 2" in out
     rows = {row["consumer_group"]: row for row in rows_of(broker.folder / "w", "current_offsets")}
-    assert rows["cg_b"]["told_to"] == 20
+    assert rows["cg_b"]["decided_to"] == 20
     assert "quarantined" not in broker.night(YAML + YAML.replace("cg", "cg_b"), name="s.yaml").out
 
 

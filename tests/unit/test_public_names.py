@@ -22,7 +22,7 @@ COLUMNS = {
     "filter_bit_map",
     "subscriptions": "broker_name consumer_group topic valid_from expression expression_type sub_version born_time "
     "dead_time valid_to tags_set code_set bit_pos bit_num predicate compile_error",
-    "consumer_offsets": "broker_name consumer_group topic queue_id as_of told_to committed",
+    "consumer_offsets": "broker_name consumer_group topic queue_id as_of decided_to committed",
     "delivery_stats": "run consumer_group topic queue_id scanned passed_stage1 passed_stage2 delivered "
     "bit_map_false_positives hash_collisions evaluation_errors",
     "quarantine": "source_file offset reason bytes",

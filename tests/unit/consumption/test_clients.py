@@ -150,7 +150,7 @@ def came_to(made: NightPlan, as_of: int, messages: int) -> OffsetsSoFar:
     topic = TopicOffsets.empty(dict.fromkeys(QUEUES, messages), ["cg"])
     (group,) = (group for group in made.groups if group.key == ("cg", "T"))
     stopped = messages if group.stopped_at is None else -(-group.stopped_at // EVERY)
-    topic.told_to[:] = [group.told_to.get(queue_id, stopped) for queue_id in sorted(QUEUES)]
+    topic.decided_to[:] = [group.decided_to.get(queue_id, stopped) for queue_id in sorted(QUEUES)]
     return OffsetsSoFar(as_of, {"T": topic})
 
 

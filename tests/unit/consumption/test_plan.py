@@ -50,10 +50,10 @@ def plan(events: Sequence[SubscriptionEvent], offsets: BrokerOffsets, so_far: Of
     return plan_night(history, events, so_far or OffsetsSoFar(), offsets, config)
 
 
-def came_to(told_to: int, end: int, as_of: int) -> OffsetsSoFar:
-    """The last night ended at ``as_of``: deliveries were decided up to ``told_to`` in a queue that ended at ``end``."""
+def came_to(decided_to: int, end: int, as_of: int) -> OffsetsSoFar:
+    """The last night ended at ``as_of``: deliveries were decided to ``decided_to`` in a queue that ended at ``end``."""
     topic = TopicOffsets.empty({0: end}, ["cg"])
-    topic.told_to[:] = told_to
+    topic.decided_to[:] = decided_to
     return OffsetsSoFar(as_of, {"T": topic})
 
 
@@ -77,7 +77,7 @@ def test_an_offset_committed_after_a_reset_does_not_end_what_was_pulled_before_i
         for offset in (5, 10, 49, 50, 99, 100, 109)
     ]
     assert pulled == [1, 2, 2, 1, 1, 0, 0]
-    assert made.groups[0].told_to == {0: 50}
+    assert made.groups[0].decided_to == {0: 50}
 
 
 @pytest.mark.parametrize(("age", "is_behind"), [(30_000, False), (30_001, True)])
@@ -86,16 +86,16 @@ def test_a_group_that_keeps_up_has_committed_what_was_stored_30_s_before(age: in
     saved_at = 100 * MINUTE
     offsets = BrokerOffsets({("cg", "T"): {0: 50}}, saved_at, stored_at=lambda topic, queue_id, at: saved_at - age)
     (group,) = plan(events_of(REGISTER % 0), offsets).groups
-    assert (group.behind, group.told_to) == (is_behind, {0: 50} if is_behind else {})
+    assert (group.behind, group.decided_to) == (is_behind, {0: 50} if is_behind else {})
 
 
-@pytest.mark.parametrize(("committed", "told_to"), [(60, 60), (40, 50)])
-def test_a_group_that_was_behind_still_is_in_a_short_night(committed: int, told_to: int) -> None:
+@pytest.mark.parametrize(("committed", "decided_to"), [(60, 60), (40, 50)])
+def test_a_group_that_was_behind_still_is_in_a_short_night(committed: int, decided_to: int) -> None:
     """The night lasts ten seconds. An offset that lies before what is decided takes nothing back."""
     as_of = 100 * MINUTE
     offsets = BrokerOffsets({("cg", "T"): {0: committed}}, as_of + 10_000, stored_at=stored_every_minute)
     (group,) = plan(events_of(REGISTER % 0), offsets, came_to(50, 100, as_of)).groups
-    assert (group.behind, group.told_to) == (True, {0: told_to})
+    assert (group.behind, group.decided_to) == (True, {0: decided_to})
 
 
 @pytest.mark.parametrize("seconds", [10, 40])
@@ -185,7 +185,7 @@ def test_a_committed_offset_counts_in_a_queue_that_no_client_reads() -> None:
     )
     offsets = BrokerOffsets({("cg", "T"): {0: 7, 1: 3}}, read_queues={"T": 2}, stored_at=stored_every_minute)
     (group,) = (group for group in plan(events, offsets).groups if group.key == ("cg", "T"))
-    assert group.told_to == {0: 7, 1: 3}
+    assert group.decided_to == {0: 7, 1: 3}
 
 
 def test_clients_with_other_expressions_check_nothing() -> None:
@@ -335,5 +335,5 @@ def test_the_broker_keeps_how_far_pops_have_read(in_order: bool, merges: bool, e
     planned = plan_of_pops(POPS % (0, "a > 1", "grpc_push"), offsets=offsets, groups=groups, merges=merges)
     assert {window.range_of(0)[1] for window in planned.online if window.topic == topic} == {end}
     (group,) = [group for group in planned.groups if group.key == ("cg", topic)]
-    assert group.told_to == ({0: 50} if end == 50 else {})
+    assert group.decided_to == ({0: 50} if end == 50 else {})
     assert not group.behind, "it is not for long"
