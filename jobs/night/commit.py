@@ -49,9 +49,18 @@ class Changes:
         committed = [file for file in self.warehouse.files(table, self.broker_name) if file.path not in removed]
         return committed + [StoredFile.from_data_file(file, self._broker_of(table)) for file in self._added[table.name]]
 
-    def rows(self, table: Table, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:
-        """The broker's rows of a table, with those that the run has added, and without those that it has removed."""
-        return self.warehouse.rows(table, columns, where, self.files(table))
+    def rows(
+        self,
+        table: Table,
+        columns: Sequence[str] | None = None,
+        where: Where = (),
+        dictionaries: Sequence[str] = (),
+    ) -> pa.Table:
+        """The broker's rows of a table, with those that the run has added, and without those that it has removed.
+
+        ``dictionaries``: columns of texts to read as dictionaries.
+        """
+        return self.warehouse.rows(table, columns, where, self.files(table), dictionaries)
 
     def add_files(self, table: Table, files: Iterable[DataFile]) -> None:
         added = list(files)

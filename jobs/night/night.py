@@ -74,6 +74,7 @@ from jobs.night.pops import (
     add_planned_pops,
     popped_times,
     read_by_pops,
+    read_records,
 )
 from jobs.night.repeat import NewMessages
 from jobs.night.rows import FilteredPart, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
@@ -595,8 +596,8 @@ class Night:
         storage = self.changes.warehouse.log(POP_RECORDS).storage
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
         stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
-        read = read_rows(POP_RECORDS, storage, paths, RECORD)
-        self._records = pa.concat_tables([read, self.changes.rows(POP_RECORDS, RECORD, stored)])
+        read = read_rows(POP_RECORDS, storage, paths, RECORD, dictionaries=POP_RECORDS.dictionary_texts)
+        self._records = pa.concat_tables([read, read_records(self.changes, stored)]).unify_dictionaries()
         self._checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
         popped, rows = popped_times(self._checkpoints, self._began), states_by_key(self.history)
         if popped or self.pop_modes.may_pop(self._events):

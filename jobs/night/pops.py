@@ -46,6 +46,7 @@ from schemas.delta.table_rows import (
     Where,
     files_that_may_hold,
     filtered,
+    filtered_by_mask,
     greatest,
     group_numbers,
     least,
@@ -62,6 +63,7 @@ UNKNOWN_SUBSCRIPTION = 0
 """As ``subscription_from``: no event says what the group subscribed to when it popped, or it was something else."""
 _KEY = ["consumer_group", "topic", "queue_id", "queue_offset"]
 _POP_COLUMNS = ["start_offset", "popped_at"]
+_RECORD_TIMES = ["popped_at", "commitlog_offset", "store_timestamp"]
 RECORD = [
     "kind", *_KEY, *_POP_COLUMNS, "commitlog_offset", "invisible_time", "messages", "is_copy", "is_put_again",
     "store_timestamp",
@@ -129,13 +131,11 @@ class NightPops:
         before = self._open_before(records)
         if not len(records) and not len(before):
             return NO_POP_COUNTS
-        is_checkpoint = pc.equal(records["kind"], CHECKPOINT)
-        checkpoints = self._without_known(records.filter(is_checkpoint))
-        acknowledgements = records.filter(pc.invert(is_checkpoint))
-        pops = _pops(before, checkpoints, acknowledgements, self._changes.run)
-        is_new = np.arange(len(pops)) >= len(before)
-        messages = self._messages(pops.filter(pa.array(is_new)))
-        pops = self._redelivered(_with_messages(pops, messages, is_new))
+        checkpoints, acknowledgements = _by_kind(records)
+        pops = _pops(before, self._without_known(checkpoints), acknowledgements, self._changes.run)
+        messages = self._messages(pops.slice(len(before)))
+        new = _with_messages(pops.slice(len(before)), messages)
+        pops = self._redelivered(pa.concat_tables([pops.slice(0, len(before)), new]))
         old, new = pops.slice(0, len(before)), pops.slice(len(before))
         if len(before):
             self._changes.update_rows(POPS, self._open_since(records), old.to_batches())
@@ -146,12 +146,12 @@ class NightPops:
     def _records(self) -> pa.Table:
         """The records of the night: of its part of the log, and those that earlier nights could not read."""
         late = [within("commitlog_offset", below=self._begin), one_of("run", [self._changes.run])]
-        records = pa.concat_tables([self._read, self._changes.rows(POP_RECORDS, RECORD, late)])
-        return records.filter(pc.invert(records["is_put_again"].fill_null(False)))
+        records = pa.concat_tables([self._read, read_records(self._changes, late)])
+        return filtered_by_mask(records, pc.invert(records["is_put_again"].fill_null(False)))
 
     def _open_before(self, records: pa.Table) -> pa.Table:
         """The rows of earlier pops that may have been acknowledged, renewed or redelivered in this night."""
-        return self._changes.rows(POPS, None, self._open_since(records))
+        return self._changes.rows(POPS, None, self._open_since(records), POPS.dictionary_texts)
 
     def _open_since(self, records: pa.Table) -> Where:
         times = [(self._state.as_of or 0) - DAY]
@@ -164,23 +164,24 @@ class NightPops:
         is_copy = np.array(checkpoints["is_copy"])
         if not is_copy.any():
             return checkpoints
-        first, last = pc.min_max(checkpoints.filter(checkpoints["is_copy"])["popped_at"]).as_py().values()
+        first, last = pc.min_max(checkpoints["popped_at"].filter(pa.array(is_copy))).as_py().values()
         where = [
             within("commitlog_offset", below=self._begin),
             within("popped_at", first, last + 1),
             one_of("kind", [CHECKPOINT]),
         ]
-        both = [self._changes.rows(POP_RECORDS, [*_KEY, *_POP_COLUMNS], where), checkpoints]
+        both = [read_records(self._changes, where), checkpoints]
         checkpoint = _numbered(both, ["consumer_group", "topic", "queue_id", *_POP_COLUMNS])
         earlier, tonight = checkpoint[: len(both[0])], checkpoint[len(both[0]) :]
-        is_known = np.isin(tonight, np.append(earlier, tonight[~is_copy]))
-        return checkpoints.filter(pa.array(~(is_copy & is_known)))
+        is_known = np.zeros(checkpoint.max() + 1, bool)
+        is_known[earlier], is_known[tonight[~is_copy]] = True, True
+        return checkpoints.filter(pa.array(~(is_copy & is_known[tonight])))
 
     def _messages(self, pops: pa.Table) -> pa.Table:
         """The stored messages of the topics of some pops, from the first of theirs on, ordered by physical offset."""
         topics = pc.unique(pops["topic"]).to_pylist()
         where = [one_of("topic", topics), within("commitlog_offset", self._first_message(pops), self._end)]
-        rows = self._changes.rows(COMMITLOG, _MESSAGE, where)
+        rows = self._changes.rows(COMMITLOG, _MESSAGE, where, ["topic", "tags"])
         is_entry = has_entry(rows["sys_flag"].fill_null(0).to_numpy())
         return _in_order_of_the_log(rows if is_entry.all() else rows.filter(pa.array(is_entry)))
 
@@ -395,6 +396,17 @@ def recorded_blocks(
             yield DELIVERY_BLOCKS.batch(row | known, 1)
 
 
+def read_records(changes: Changes, where: Where) -> pa.Table:
+    """Some rows of the broker's record, with the columns RECORD. Texts are dictionaries."""
+    return changes.rows(POP_RECORDS, RECORD, where, POP_RECORDS.dictionary_texts)
+
+
+def _by_kind(records: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The checkpoints and the acknowledgements of a record."""
+    is_checkpoint = pc.equal(records["kind"], CHECKPOINT)
+    return records.filter(is_checkpoint), records.select([*_KEY, *_RECORD_TIMES]).filter(pc.invert(is_checkpoint))
+
+
 def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, run: str) -> pa.Table:
     """Rows of POPS: those of earlier pops in their order, as they are now, and then those of new ones.
 
@@ -413,7 +425,7 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
         np.append(np.zeros(count, bool), checkpoints["messages"].to_numpy() == 1),
         Records(
             message[known:],
-            *(acknowledgements[name].to_numpy() for name in ("popped_at", "commitlog_offset", "store_timestamp")),
+            *(acknowledgements[name].to_numpy() for name in _RECORD_TIMES),
         ),
     )
     own = np.argsort(handed.checkpoint, kind="stable")
@@ -428,7 +440,7 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
         "is_open": pa.repeat(True, len(new)),
         "run": repeated(run, len(new)),
     }
-    pops = pa.concat_tables([before, pa.Table.from_batches([POPS.batch(added, len(new))]).cast(POPS.file_schema)])
+    pops = pa.concat_tables([before, pa.Table.from_batches([POPS.batch(added, len(new))]).cast(before.schema)])
     renewed_at = np.where(is_renewed, popped_at[last], NONE)
     acknowledged_at = handed.acknowledged_at[own]
     return replaced(
@@ -491,17 +503,14 @@ def _planned_columns(popped: pa.Table, changes: Changes) -> dict[str, pa.Array]:
 def restore_pops(before_run: str, cut: int, changes: Changes) -> None:
     """Takes back what became of the pops of the nights before a run, as far as records from ``cut`` on said it."""
     earlier = [within("run", below=before_run), one_of("source", [RECORDED])]
-    pops = changes.rows(POPS, None, earlier)
+    pops = changes.rows(POPS, None, earlier, POPS.dictionary_texts)
     if not len(pops):
         return
     nothing = pa.nulls(len(pops), pa.int64())
     fresh = replaced(
         pops, renewed_at=nothing, visible_at=pc.add(pops["popped_at"], pops["invisible_time"]), acknowledged_at=nothing
     )
-    records = changes.rows(POP_RECORDS, RECORD)
-    is_checkpoint = pc.equal(records["kind"], CHECKPOINT)
-    known = _pops(fresh, records.filter(is_checkpoint), records.filter(pc.invert(is_checkpoint)), before_run)
-    known = known.slice(0, len(pops))
+    known = _pops(fresh, *_by_kind(read_records(changes, ())), before_run).slice(0, len(pops))
     redelivered_as = pops["redelivered_as"].fill_null(NONE).to_numpy()
     redelivered_as = np.where(redelivered_as < cut, redelivered_as, NONE)
     is_open = np.array(pc.is_null(known["acknowledged_at"])) & (redelivered_as == NONE)
@@ -509,34 +518,42 @@ def restore_pops(before_run: str, cut: int, changes: Changes) -> None:
     changes.update_rows(POPS, earlier, known.to_batches())
 
 
-def _with_messages(pops: pa.Table, messages: pa.Table, is_new: NDArray[np.bool_]) -> pa.Table:
-    """Rows of POPS with the message of each new one: the last one with its queue offset before the checkpoint.
+def _with_messages(pops: pa.Table, messages: pa.Table) -> pa.Table:
+    """Rows of POPS with their messages: of each, the last one with its queue offset before the checkpoint.
 
     A queue may have begun again.
     """
     at = np.full(len(pops), NONE, np.int64)
-    queue_ids = codes(messages["queue_id"], pops["queue_id"])
-    queue = codes(messages["topic"], pops["topic"]) * (queue_ids.max(initial=0) + 1) + queue_ids
+    queue_ids = np.append(messages["queue_id"].to_numpy(), pops["queue_id"].to_numpy())
+    queues = codes(messages["topic"], pops["topic"]) * (queue_ids.max(initial=0) + 1) + queue_ids
     offsets, places = messages["queue_offset"].to_numpy(), messages["commitlog_offset"].to_numpy()
     wanted, before = pops["queue_offset"].to_numpy(), pops["record_offset"].to_numpy()
-    for number in np.unique(queue[len(messages) :][is_new]).tolist():
-        stored = np.flatnonzero(queue[: len(messages)] == number)
-        popped = np.flatnonzero((queue[len(messages) :] == number) & is_new)
+    stored_in = dict(_positions_by_value(queues[: len(messages)]))
+    for queue, popped in _positions_by_value(queues[len(messages) :]):
+        if queue not in stored_in:
+            continue
+        stored = stored_in[queue]
         stored = stored[np.lexsort((places[stored], offsets[stored]))]
         message_at = np.searchsorted(offsets[stored], wanted[popped], side="right") - 1
-        if not len(stored):
-            continue
         while (is_later := (message_at >= 0) & (places[stored][message_at] > before[popped])).any():
             message_at[is_later] -= 1
         is_stored = (message_at >= 0) & (offsets[stored][message_at] == wanted[popped])
         at[popped[is_stored]] = stored[message_at[is_stored]]
     message_at = _optional(at)
     attempt = pc.add(messages["reconsume_times"].take(message_at), pa.scalar(1, pa.int32()))
-    return replaced(
-        pops,
-        commitlog_offset=pc.coalesce(messages["commitlog_offset"].take(message_at), pops["commitlog_offset"]),
-        attempt=pc.coalesce(attempt, pops["attempt"]),
-    )
+    offset = messages["commitlog_offset"].take(message_at)
+    return replaced(pops, commitlog_offset=offset, attempt=attempt)
+
+
+def _positions_by_value(values: Int64s) -> Iterator[tuple[int, Int64s]]:
+    """The distinct values, each with its positions."""
+    if not len(values):
+        return
+    # NumPy sorts numbers of 16 bits in linear time.
+    order = np.argsort(values.astype(np.uint16) if values.max() < 1 << 16 else values, kind="stable")
+    starts = np.flatnonzero(np.diff(values[order], prepend=-1))
+    for start, positions in zip(starts.tolist(), np.split(order, starts[1:]), strict=True):
+        yield int(values[order[start]]), positions
 
 
 def _in_order_of_the_log(messages: pa.Table) -> pa.Table:
@@ -547,7 +564,13 @@ def _in_order_of_the_log(messages: pa.Table) -> pa.Table:
 
 def _numbered(parts: Sequence[pa.Table], names: Iterable[str]) -> Int64s:
     """A number for each row of some tables, one after another: the same for rows with the same values."""
-    return numbered([codes(*(part[name] for part in parts)) for name in names])
+    return numbered([_numbers([part[name] for part in parts]) for name in names])
+
+
+def _numbers(columns: Sequence[pa.ChunkedArray]) -> Int64s:
+    """The values of columns of numbers, or the codes of texts, one after another."""
+    is_number = pa.types.is_integer(columns[0].type)
+    return np.concatenate([column.to_numpy() for column in columns]) if is_number else codes(*columns)
 
 
 def _optional(values: Int64s) -> pa.Int64Array:

@@ -5,6 +5,7 @@ pyarrow.dataset, which ``Table.group_by`` loads, too, would do this, but takes 1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -40,8 +41,7 @@ class Condition:
         if self.below is not None:
             mask = pc.and_kleene(mask, pc.less(column, self.below))
         if self.values is not None:
-            wanted = pa.array(list(self.values), column.type)
-            mask = pc.and_kleene(mask, pc.is_in(column, value_set=wanted))
+            mask = pc.and_kleene(mask, _is_in(column, self.values))
         return mask.fill_null(False)
 
     def may_hold(self, least: Any, greatest: Any) -> bool:
@@ -51,6 +51,15 @@ class Condition:
             and (self.below is None or least < self.below)
             and (self.values is None or any(least <= value <= greatest for value in self.values))
         )
+
+
+def _is_in(column: pa.ChunkedArray, values: Collection[Any]) -> pa.ChunkedArray:
+    """A mask of the values that are one of some."""
+    if not pa.types.is_dictionary(column.type):
+        return pc.is_in(column, value_set=pa.array(list(values), column.type))
+    wanted = pa.array(list(values), column.type.value_type)
+    masks = [pc.is_in(chunk.dictionary, value_set=wanted).take(chunk.indices) for chunk in column.chunks]
+    return pa.chunked_array(masks, pa.bool_())
 
 
 Where = Sequence[Condition]
@@ -67,18 +76,31 @@ def one_of(column: str, values: Collection[Any]) -> Condition:
     return Condition(column, values=values)
 
 
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+
+
 def read_rows(
-    table: Table, storage: Storage, paths: Sequence[str], columns: Sequence[str] | None = None, where: Where = ()
+    table: Table,
+    storage: Storage,
+    paths: Sequence[str],
+    columns: Sequence[str] | None = None,
+    where: Where = (),
+    dictionaries: Sequence[str] = (),
 ) -> pa.Table:
-    """The rows of some files of a table, in their order. ``columns``: of the files, None for all."""
+    """The rows of some files of a table, in their order. ``columns``: of the files, None for all.
+
+    ``dictionaries``: columns of texts to read as dictionaries.
+    """
     names = list(table.file_schema.names if columns is None else columns)
-    wanted = pa.schema([table.file_schema.field(name) for name in names])
+    fields = (table.file_schema.field(name) for name in names)
+    wanted = pa.schema([field.with_type(_DICTIONARY) if field.name in dictionaries else field for field in fields])
 
     def read(path: str) -> list[pa.Table]:
-        return [part.cast(wanted) for part in row_groups(table, storage, path, names, where)]
+        return [part.cast(wanted) for part in row_groups(table, storage, path, names, where, dictionaries)]
 
     in_files = map(read, paths) if len(paths) < FILES_IN_ONE_THREAD else run_tasks(paths, read, 0, None)
-    return pa.concat_tables([wanted.empty_table(), *(part for parts in in_files for part in parts)])
+    rows = pa.concat_tables([wanted.empty_table(), *(part for parts in in_files for part in parts)])
+    return rows.unify_dictionaries() if dictionaries else rows
 
 
 FILES_IN_ONE_THREAD = 4
@@ -86,12 +108,20 @@ FILES_IN_ONE_THREAD = 4
 
 
 def row_groups(
-    table: Table, storage: Storage, path: str, columns: Sequence[str] | None = None, where: Where = ()
+    table: Table,
+    storage: Storage,
+    path: str,
+    columns: Sequence[str] | None = None,
+    where: Where = (),
+    dictionaries: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
-    """The rows of a file of a table, row group by row group. ``columns``: of the files, None for all."""
+    """The rows of a file of a table, row group by row group. ``columns``: of the files, None for all.
+
+    ``dictionaries``: columns of texts to read as dictionaries where they are stored so.
+    """
     names = list(table.file_schema.names if columns is None else columns)
     conditions = {condition.column for condition in where}
-    with open_data_file(table, storage, path) as file:
+    with open_data_file(table, storage, path, dictionaries) as file:
         has_values = all(map(file.has, conditions))  # no condition holds without one
         for number, group in enumerate(file.row_groups):
             if has_values and may_hold(group, where):
@@ -161,12 +191,20 @@ Key = tuple[Any, ...]
 def group_numbers(rows: pa.Table, by: Sequence[str]) -> tuple[list[Key], NDArray[np.int64]]:
     """The distinct values of some columns, and for each row the index of its values."""
     codes = np.zeros(len(rows), np.int64)
-    dictionaries = []
+    dictionaries: list[list[Any]] = []
     for name in by:
-        encoded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
-        dictionaries.append(encoded.dictionary.to_pylist())
-        codes = codes * max(1, len(dictionaries[-1])) + encoded.indices.to_numpy()
-    distinct, numbers = np.unique(codes, return_inverse=True)
+        column = rows[name].combine_chunks()
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode(null_encoding="encode")
+        dictionaries.append([*column.dictionary.to_pylist(), None][: len(column.dictionary) + (column.null_count > 0)])
+        codes = codes * max(1, len(dictionaries[-1])) + column.indices.fill_null(len(column.dictionary)).to_numpy()
+    possible = math.prod(map(len, dictionaries))
+    if possible <= len(rows):
+        is_there = np.zeros(possible, bool)
+        is_there[codes] = True
+        distinct, numbers = np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[codes]
+    else:
+        distinct, numbers = np.unique(codes, return_inverse=True)
     values: list[list[Any]] = []
     for dictionary in reversed(dictionaries):
         distinct, at = np.divmod(distinct, max(1, len(dictionary)))

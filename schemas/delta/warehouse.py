@@ -271,14 +271,16 @@ class Warehouse:
         columns: Sequence[str] | None = None,
         where: Where = (),
         files: Sequence[StoredFile] | None = None,
+        dictionaries: Sequence[str] = (),
     ) -> pa.Table:
         """The rows of a table, without a Spark session. ``files``: read only these. Partition columns are left out.
 
-        Files that have no such row by their statistics are not opened.
+        ``dictionaries``: columns of texts to read as dictionaries. Files that have no such row by their statistics are
+        not opened.
         """
         log = self.log(table)
         candidates = files_that_may_hold(log.files if files is None else files, where)
-        return read_rows(table, log.storage, [file.path for file in candidates], columns, where)
+        return read_rows(table, log.storage, [file.path for file in candidates], columns, where, dictionaries)
 
     def rows_of(
         self, broker_name: str, table: Table, columns: Sequence[str] | None = None, where: Where = ()
