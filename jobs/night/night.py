@@ -597,7 +597,7 @@ class Night:
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
         stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
         read = read_rows(POP_RECORDS, storage, paths, RECORD, dictionaries=POP_RECORDS.dictionary_texts)
-        self._records = pa.concat_tables([read, read_records(self.changes, stored)]).unify_dictionaries()
+        self._records = pa.concat_tables([read, read_records(self.changes, stored)])
         self._checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
         popped, rows = popped_times(self._checkpoints, self._began), states_by_key(self.history)
         if popped or self.pop_modes.may_pop(self._events):

@@ -271,8 +271,8 @@ class NightPops:
         """The subscriptions that were in force when groups popped, each with the positions of its pops."""
         popped_at = pops["popped_at"].to_numpy()
         keys, number = group_numbers(pops, ["consumer_group", "topic"])
-        for each, (group, topic) in enumerate(keys):
-            own = np.flatnonzero(number == each)
+        for each, own in _positions_by_value(number):
+            group, topic = keys[each]
             rows = self._subscriptions.get((group, subscribed_topic(group, topic)), ())
             valid_from = np.array([row.valid_from for row in rows], np.int64)
             in_force = np.searchsorted(valid_from, popped_at[own], side="right") - 1
@@ -524,12 +524,10 @@ def _with_messages(pops: pa.Table, messages: pa.Table) -> pa.Table:
     A queue may have begun again.
     """
     at = np.full(len(pops), NONE, np.int64)
-    queue_ids = np.append(messages["queue_id"].to_numpy(), pops["queue_id"].to_numpy())
-    queues = codes(messages["topic"], pops["topic"]) * (queue_ids.max(initial=0) + 1) + queue_ids
     offsets, places = messages["queue_offset"].to_numpy(), messages["commitlog_offset"].to_numpy()
     wanted, before = pops["queue_offset"].to_numpy(), pops["record_offset"].to_numpy()
-    stored_in = dict(_positions_by_value(queues[: len(messages)]))
-    for queue, popped in _positions_by_value(queues[len(messages) :]):
+    stored_in = dict(_by_queue(messages))
+    for queue, popped in _by_queue(pops):
         if queue not in stored_in:
             continue
         stored = stored_in[queue]
@@ -543,6 +541,12 @@ def _with_messages(pops: pa.Table, messages: pa.Table) -> pa.Table:
     attempt = pc.add(messages["reconsume_times"].take(message_at), pa.scalar(1, pa.int32()))
     offset = messages["commitlog_offset"].take(message_at)
     return replaced(pops, commitlog_offset=offset, attempt=attempt)
+
+
+def _by_queue(rows: pa.Table) -> Iterator[tuple[Key, Int64s]]:
+    """The positions of the rows of each queue, by topic and queue id."""
+    queues, queue = group_numbers(rows, ["topic", "queue_id"])
+    return ((queues[number], positions) for number, positions in _positions_by_value(queue))
 
 
 def _positions_by_value(values: Int64s) -> Iterator[tuple[int, Int64s]]:

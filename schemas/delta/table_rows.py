@@ -99,8 +99,7 @@ def read_rows(
         return [part.cast(wanted) for part in row_groups(table, storage, path, names, where, dictionaries)]
 
     in_files = map(read, paths) if len(paths) < FILES_IN_ONE_THREAD else run_tasks(paths, read, 0, None)
-    rows = pa.concat_tables([wanted.empty_table(), *(part for parts in in_files for part in parts)])
-    return rows.unify_dictionaries() if dictionaries else rows
+    return pa.concat_tables([wanted.empty_table(), *(part for parts in in_files for part in parts)])
 
 
 FILES_IN_ONE_THREAD = 4
