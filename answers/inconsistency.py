@@ -32,11 +32,10 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter, message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
-from filtering.subscription_data import SUB_ALL, TAG, new_subscription
+from filtering.subscription_data import Filter, new_subscription
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import in_force_at, registered_alone
 from filtering.subscriptions.inconsistency import (
-    ClientSubscription,
     GroupClients,
     SeemingDisagreement,
     group_clients,
@@ -198,7 +197,7 @@ def losses(states: Iterable[GroupClients], history: Sequence[SubscriptionRow], b
     for state in states:
         by_filter: dict[MessageFilter, list[str]] = {}
         for client in state.overruled:
-            own = _own_filter(state, client, broker)
+            own = _own_filter(state, client.filter, broker)
             if own is not None:
                 by_filter.setdefault(own, []).append(client.client_id)
         if by_filter:
@@ -212,29 +211,22 @@ def losses_of_pops(states: Iterable[GroupClients], broker: BrokerConfig) -> list
     result = []
     for state in states:
         by_filter: dict[MessageFilter, list[str]] = {}
-        agreeing = [
-            ClientSubscription(
-                client, state.expression or SUB_ALL, state.expression_type or TAG, state.class_filter_mode
-            )
-            for client in (state.agreeing if state.expression_type is not None else ())
-        ]
-        for client in (*agreeing, *state.overruled):
-            own = _own_filter(state, client, broker, pops=True)
+        for each, clients in state.filters.items():
+            own = _own_filter(state, each, broker, pops=True)
             if own is not None:
-                by_filter.setdefault(own, []).append(client.client_id)
+                by_filter.setdefault(own, []).extend(clients)
         if len(by_filter) > 1:
             result += [Loss(state, tuple(clients), own, None) for own, clients in by_filter.items()]
     return result
 
 
-def _own_filter(
-    state: GroupClients, client: ClientSubscription, broker: BrokerConfig, pops: bool = False
-) -> MessageFilter | None:
-    """The filter that a client's own subscription would have in force; None if its pulls or pops would be refused.
+def _own_filter(state: GroupClients, filter: Filter, broker: BrokerConfig, pops: bool = False) -> MessageFilter | None:
+    """The message filter of clients' own subscription, if it were in force; None if the broker would refuse it.
 
     It uses no bit map, because the stored bit maps were made for another expression.
     """
-    subscription = new_subscription(state.topic, client.expression, client.expression_type, 1, client.class_filter_mode)
+    expression, expression_type, is_filter_class = filter
+    subscription = new_subscription(state.topic, expression, expression_type, 1, is_filter_class)
     row = replace(registered_alone(state.consumer_group, subscription, broker), pops=pops)
     own = message_filter(row, [row], broker)
     return None if own is None else replace(own, bit_pos=(), born_time=0)

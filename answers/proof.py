@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts
 from filtering.delivery.block_schema import Outcome
-from filtering.delivery.traced_deliveries import Mask, denied, proven
-from filtering.pops.record import subscribed_topic
+from filtering.delivery.traced_deliveries import denied, proven
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
-from schemas.delta.table_rows import group_numbers, within
-from schemas.pops import RECORDED, TRACED
-from schemas.trace_comparison import TRACE_COLUMNS, compared, keys, traceable, with_message
+from schemas.delta.table_rows import within
+from schemas.pops import TRACED
+from schemas.trace_comparison import TRACE_COLUMNS, compared, is_for_any_client, keys, traceable, with_message
 
 
 @dataclass(frozen=True)
@@ -79,20 +78,12 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
         compared_deliveries, traces, facts.as_of, lambda at: traceable(storage, files, deliveries.take(at), rows)
     )
     delivery_keys, denied_keys = keys(deliveries, decided.filter(pc.equal(decided["outcome"], Outcome.DENIED)))
-    is_denied &= ~np.isin(delivery_keys, denied_keys) & ~_is_for_any_client(facts, deliveries)
+    is_denied &= ~np.isin(delivery_keys, denied_keys)
+    is_denied &= ~is_for_any_client(deliveries, facts.pops.planned.keys() | facts.broadcasting.keys())
     deliveries = deliveries.append_column("is_proven", pa.array(proven(compared_deliveries, traces)))
     deliveries = deliveries.append_column("is_denied", pa.array(is_denied))
     deliveries, decided = (each.filter(pc.greater_equal(each["run"], first_run)) for each in (deliveries, decided))
     return Proof(deliveries, judged, decided)
-
-
-def _is_for_any_client(facts: BrokerFacts, deliveries: pa.Table) -> Mask:
-    """Which of some rows of PAIRS are of pops or broadcasts, which the traces of one client do not deny."""
-    names, number = group_numbers(deliveries, ["consumer_group", "topic"])
-    for_any = facts.pops.planned.keys() | facts.broadcasting.keys()
-    is_for_any = np.array([(group, subscribed_topic(group, topic)) in for_any for group, topic in names], bool)[number]
-    is_for_any |= np.array(pc.equal(deliveries["source"], RECORDED))
-    return is_for_any
 
 
 def _decided(

@@ -18,7 +18,7 @@ the other. The cost here is messages times groups: it is made for tens of groups
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,8 @@ from pyspark.sql import functions as F
 
 from filtering.pops.modes import PopGroups
 from filtering.sql92 import Expressions
-from filtering.subscriptions.inconsistency import ClientSubscription, client_states
-from filtering.subscriptions.subscription_row import compile_subscription
+from filtering.subscriptions.inconsistency import differing_states
+from filtering.subscriptions.subscription_row import compile_client_filter
 from schemas.commitlog import COMMITLOG
 from schemas.ledger_check import open_runs
 from schemas.pops import POPS, RECORDED
@@ -289,18 +289,10 @@ def _local(rows: DataFrame) -> DataFrame:
 def _clients(warehouse: Warehouse) -> Iterator[tuple[object, ...]]:
     """When clients of a group subscribed differently: the tags of each subscription, and their hashes."""
     for broker_name in by_broker(open_runs(warehouse)):
-        for state in client_states(read_events(warehouse, broker_name)):
-            own = ClientSubscription("", state.expression or "", state.expression_type or "", state.class_filter_mode)
-            if state.overruled:
-                subscriptions = [_tags(state.topic, each) for each in (own, *state.overruled)]
-                yield broker_name, state.consumer_group, state.topic, state.valid_from, state.valid_to, subscriptions
-
-
-def _tags(topic: str, carried: ClientSubscription) -> tuple[Sequence[str] | None, Sequence[int] | None]:
-    if carried.class_filter_mode:
-        return None, None
-    subscription = compile_subscription(topic, carried.expression, carried.expression_type, Expressions())
-    return subscription.tags_set, subscription.code_set
+        for state in differing_states(read_events(warehouse, broker_name)):
+            compiled = [compile_client_filter(state.topic, each, Expressions()) for each in state.filters]
+            tags = [(subscription.tags_set, subscription.code_set) for subscription in compiled]
+            yield broker_name, state.consumer_group, state.topic, state.valid_from, state.valid_to, tags
 
 
 def _nights(warehouse: Warehouse) -> list[tuple[object, ...]]:

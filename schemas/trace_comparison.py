@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +11,13 @@ import pyarrow.compute as pc
 from filtering.delivery.entries import Int64s
 from filtering.delivery.traced_deliveries import Deliveries, Mask, Traces
 from filtering.pops.handed_out import numbered
+from filtering.pops.record import subscribed_topic
+from filtering.subscriptions.events import GroupTopic
 from schemas.arrow_batches import codes
 from schemas.delta.table import StoredFile
-from schemas.delta.table_rows import files_that_may_hold, within
+from schemas.delta.table_rows import files_that_may_hold, group_numbers, within
 from schemas.messages.stored_messages import read_messages
+from schemas.pops import RECORDED
 from schemas.storage import Storage
 
 TRACE_COLUMNS = ("consumer_group", "topic", "queue_id", "queue_offset", "commitlog_offset", "records", "retry_times",
@@ -44,6 +47,24 @@ def compared(rows: pa.Table, deliveries: pa.Table, as_of: int) -> tuple[Traces, 
     traces = Traces(traced_keys, codes(rows["client_process"]), rows["consumed_at"].fill_null(as_of).to_numpy())
     offsets, available_at = (deliveries[name].to_numpy() for name in ("queue_offset", "available_at"))
     return traces, Deliveries(delivery_keys, queue, offsets, available_at)
+
+
+def is_of(rows: pa.Table, subscribed: Collection[GroupTopic]) -> Mask:
+    """Which rows are of some groups and the topics that these subscribe to, or of their retry topics."""
+    names, number = group_numbers(rows, ["consumer_group", "topic"])
+    mask: Mask = np.array([(group, subscribed_topic(group, topic)) in subscribed for group, topic in names], bool)[
+        number
+    ]
+    return mask
+
+
+def is_for_any_client(deliveries: pa.Table, subscribed: Collection[GroupTopic]) -> Mask:
+    """Which rows of PAIRS are of pops or broadcasts, which the traces of one client do not deny.
+
+    ``subscribed``: the groups and topics that pop without a record, or broadcast.
+    """
+    mask: Mask = is_of(deliveries, subscribed) | np.array(pc.equal(deliveries["source"], RECORDED), bool)
+    return mask
 
 
 def traceable(

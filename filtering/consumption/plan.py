@@ -66,7 +66,7 @@ from filtering.subscriptions.history import state_at, states_by_key, subscriptio
 from filtering.subscriptions.inconsistency import (
     GroupClients,
     SeemingDisagreement,
-    client_states,
+    differing_states,
     group_clients,
     seeming_disagreements,
 )
@@ -147,8 +147,7 @@ class _NightPlanner:
         self._disagreeing = [state for state in disagreeing_states(events) if state.key not in popping_or_broadcasting]
         self._queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
         self._client_tags = tag_disagreements(self._disagreeing, self._queue_ids, broker_offsets.has_queue_ids)
-        pop_clients = client_states(events if pops.planned else ())
-        self._differing_pop_clients = states_by_key(state for state in pop_clients if state.overruled)
+        self._differing_pop_clients = states_by_key(differing_states(events if pops.planned else ()))
         self._seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
         for disagreement in seeming_disagreements(history, events):
             self._seeming[disagreement.key].append(disagreement)
@@ -359,12 +358,7 @@ def _read_by_any(
     ``states``: those in which its clients subscribe differently.
     """
     for state in states:
-        subscribed = {
-            (subscription.expression, subscription.expression_type, subscription.class_filter_mode)
-            for subscription in state.overruled
-        }
-        subscribed.add((state.expression or "", state.expression_type or "", state.class_filter_mode))
-        asked = {row.filter: row for row in rows if row.filter in subscribed and filters.is_pulling(row)}
+        asked = {row.filter: row for row in rows if row.filter in state.filters and filters.is_pulling(row)}
         begin = _after(as_of, state.valid_from)
         end = FOREVER if state.valid_to is None else state.valid_to
         if begin < end and len(asked) > 1:

@@ -36,6 +36,10 @@ class ClientSubscription:
     expression_type: str
     class_filter_mode: bool = False
 
+    @property
+    def filter(self) -> Filter:
+        return self.expression, self.expression_type, self.class_filter_mode
+
 
 @dataclass(frozen=True, slots=True)
 class GroupClients:
@@ -67,6 +71,15 @@ class GroupClients:
     @property
     def is_consistent(self) -> bool:
         return not self.overruled and not self.absent
+
+    @property
+    def filters(self) -> dict[Filter, list[str]]:
+        """The distinct filters of clients, the one in force first, each with the ids of its clients."""
+        in_force = self.expression or "", self.expression_type or "", self.class_filter_mode
+        clients = {} if self.expression_type is None else {in_force: [*self.agreeing]}
+        for client in self.overruled:
+            clients.setdefault(client.filter, []).append(client.client_id)
+        return clients
 
 
 @dataclass(frozen=True)
@@ -141,6 +154,11 @@ def _seeming(rows: Iterable[SubscriptionRow]) -> list[SeemingDisagreement]:
 def group_clients(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
     """The :func:`client_states` of groups and topics to which a client subscribes."""
     return [state for state in client_states(events) if state.agreeing or state.overruled]
+
+
+def differing_states(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
+    """The :func:`client_states` in which clients have different subscriptions."""
+    return [state for state in client_states(events) if state.overruled]
 
 
 def client_states(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:

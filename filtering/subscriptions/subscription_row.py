@@ -44,6 +44,14 @@ def compile_subscription(
     return CompiledSubscription(expression=compiled)
 
 
+def compile_client_filter(topic: str, filter: Filter, expressions: Expressions) -> CompiledSubscription:
+    """Compiles what a client sends with its requests. A filter class takes every message."""
+    expression, expression_type, is_filter_class = filter
+    if is_filter_class:
+        return CompiledSubscription()
+    return compile_subscription(topic, expression, expression_type, expressions)
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriptionRow:
     """The state of a group's subscription to a topic, for messages stored in [valid_from, valid_to).

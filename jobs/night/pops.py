@@ -28,11 +28,10 @@ from filtering.pops.modes import Interval, PopGroups
 from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
 from filtering.pops.tag_check import check_tags
 from filtering.sql92 import Expressions
-from filtering.subscription_data import Filter
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import states_by_key
-from filtering.subscriptions.inconsistency import GroupClients, client_states
-from filtering.subscriptions.subscription_row import CompiledSubscription, SubscriptionRow, compile_subscription
+from filtering.subscriptions.inconsistency import GroupClients, differing_states
+from filtering.subscriptions.subscription_row import CompiledSubscription, SubscriptionRow, compile_client_filter
 from filtering.time_spans import DAY
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
@@ -309,9 +308,8 @@ class NightPops:
             end = FOREVER if state.valid_to is None else state.valid_to
             is_then = (state.valid_from <= popped_at[own]) & (popped_at[own] < end)
             if is_then.any():
-                clients = {(each.expression, each.expression_type, each.class_filter_mode) for each in state.overruled}
-                clients.add((state.expression or "", state.expression_type or "", state.class_filter_mode))
-                yield own[is_then], [self._compiled(row.topic, client) for client in clients - {row.filter}]
+                others = state.filters.keys() - {row.filter}
+                yield own[is_then], [compile_client_filter(row.topic, each, self._expressions) for each in others]
                 is_left &= ~is_then
         yield own[is_left], ()
 
@@ -323,13 +321,7 @@ class NightPops:
     @cached_property
     def _differing(self) -> Mapping[GroupTopic, Sequence[GroupClients]]:
         """When clients of groups had different subscriptions, by group and topic."""
-        return states_by_key(state for state in client_states(self._events) if state.overruled)
-
-    def _compiled(self, topic: str, subscription: Filter) -> CompiledSubscription:
-        expression, expression_type, names_class = subscription
-        if names_class:
-            return CompiledSubscription()
-        return compile_subscription(topic, expression, expression_type, self._expressions)
+        return states_by_key(differing_states(self._events))
 
 
 def _count(pops: pa.Table) -> Counter[Key]:

@@ -34,6 +34,7 @@ from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import FOREVER, ConsumeMode, PullWindow, WindowKind
 from filtering.delivery.traced_deliveries import Mask, denied
 from filtering.pops.handed_out import NONE, matching, nth
+from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GroupTopic
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
@@ -46,7 +47,7 @@ from schemas.delta.table_rows import group_numbers, one_of, sorted_by, within
 from schemas.pops import POPS, RECORDED, TRACED
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import filtered_to
-from schemas.trace_comparison import TRACE_COLUMNS, compared, keys, traceable, with_message
+from schemas.trace_comparison import TRACE_COLUMNS, compared, is_for_any_client, is_of, keys, traceable, with_message
 
 OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED)
 _DECIDED_OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED, Outcome.DROPPED_BY_CLIENT, Outcome.DEAD)
@@ -108,6 +109,8 @@ class TracedDeliveries:
         """Adds the deliveries that traces decide to the changes. Returns by topic how they change the counts."""
         where = [within("trace_offset", self._first_trace, self._end)]
         rows = with_message(self._changes.rows(CONSUMPTIONS, TRACE_COLUMNS, where))
+        if not len(rows):
+            return {}
         repeated = rows.filter(pa.array(_is_repeated(rows)))
         groups = {group for group, _ in self._open_keys} | set(repeated["consumer_group"].to_pylist())
         groups |= {*self._popping}
@@ -164,10 +167,12 @@ class TracedDeliveries:
 
     def _for_one_client(self, deliveries: pa.Table) -> pa.Table:
         """The deliveries without those of pops and broadcasts, which the traces of one client do not deny."""
-        popped = {key for key, windows in self._windows.items() if any(_is_popped(window) for _, window in windows)}
-        is_of_any = _is_of(deliveries, popped.union(self._broadcasting))
-        is_of_any |= np.array(pc.equal(deliveries["source"], RECORDED))
-        return deliveries.filter(pa.array(~is_of_any))
+        popped = {
+            (group, subscribed_topic(group, topic))
+            for (group, topic), windows in self._windows.items()
+            if any(_is_popped(window) for _, window in windows)
+        }
+        return deliveries.filter(pa.array(~is_for_any_client(deliveries, popped.union(self._broadcasting))))
 
     def _received(self, rows: pa.Table, deliveries: pa.Table) -> pa.Table:
         """What clients traced more often than it was delivered, as PAIRS: open messages, and those received again."""
@@ -191,7 +196,7 @@ class TracedDeliveries:
         times_delivered, times_popped = (np.bincount(each, minlength=size)[key] for each in (delivered, popped_key))
         covered = self._covered(traced, traced["consumed_at"].fill_null(self._as_of))
         is_new, is_popped = nth(key) >= times_delivered, times_popped > 0
-        is_again = (times_delivered > 0) & ~_is_of(traced, self._broadcasting)
+        is_again = (times_delivered > 0) & ~is_of(traced, self._broadcasting)
         is_known = is_again | ((times_delivered == 0) & covered.is_open & covered.is_filtered)
         is_new &= np.where(is_popped, nth(key) < times_popped, is_known)
         last_subscription_from = np.zeros(size, np.int64)
@@ -301,13 +306,6 @@ class TracedDeliveries:
 def _is_open(window: PullWindow) -> bool:
     """Whether it is not known who received the messages of a window."""
     return window.kind in (WindowKind.UNCERTAIN, WindowKind.LOST) or window.is_of_client
-
-
-def _is_of(rows: pa.Table, keys_of_groups: Collection[GroupTopic]) -> Mask:
-    """Which rows are of some groups and topics."""
-    names, number = group_numbers(rows, ["consumer_group", "topic"])
-    is_of: Mask = np.array([key in keys_of_groups for key in names], bool)[number]
-    return is_of
 
 
 def _is_popped(window: PullWindow) -> bool:
