@@ -26,18 +26,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from answers.explain import (
-    Delivery,
-    Explainer,
-    Explanation,
-    StoredMessage,
-    copies_of_each,
-    not_taken_back,
-    read,
-    sent_back_by,
-)
+from answers.explain import Explainer, Explanation
 from answers.export import DELIVERIES, MISSED_COLUMNS, MessageColumns, Selection, batches_of
 from answers.facts import BrokerFacts
+from answers.messages import Delivery, StoredMessage, copies_of_each, not_taken_back, read, sent_back_by
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.explanation.decision import deciding_expression

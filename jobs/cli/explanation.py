@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from answers.explain import VERDICTS, Explanation, StoredMessage, step_text
+from answers.explain import VERDICTS, Explanation, step_text
+from answers.messages import StoredMessage
 from filtering.delivery.block_schema import Outcome
 from filtering.explanation.decision import Stage, leaf_values
 from filtering.explanation.trace import ExpressionPart, Result

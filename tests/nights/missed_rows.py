@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from answers.explain import Explainer, copies_of_each, read
+from answers.explain import Explainer
 from answers.facts import BrokerFacts
+from answers.messages import copies_of_each, read
 from answers.missed import missed
 
 

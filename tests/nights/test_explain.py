@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from answers.explain import Explainer, Explanation, read
+from answers.explain import Explainer, Explanation
 from answers.facts import open_facts
 from answers.lag import lag as behind
+from answers.messages import read
 from filtering import sql92
 from filtering.delivery.block_schema import Outcome
 from jobs import explain as explain_job

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from answers.explain import Explainer, Explanation, read
+from answers.explain import Explainer, Explanation
 from answers.facts import open_facts
+from answers.messages import read
 from filtering.delivery.block_schema import Outcome
 from jobs import nightly
 from schemas.delta.warehouse import Warehouse
