@@ -4,7 +4,8 @@
 
 A mutant has one change: a flipped comparison, a number one greater, ``and`` instead of ``or``, a condition that is
 negated, or a statement left out. Each runs in a copy of the repository against the test files whose imports reach its
-module, the nearest first, until one fails. Prints each survivor, and the share that was caught.
+module, until one fails: those that are named as it or its folders first, then the nearest. Prints each survivor, and
+the share that was caught.
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ def distances(test: Path) -> dict[Path, int]:
             away[other] = away[module] + 1
             next_ones.append(other)
     return away
+
+
+def named_alike(test: Path, module: Path) -> int:
+    """How many of a module's name and its folders' names are in the path of a test."""
+    path = str(test.relative_to(ROOT / "tests"))
+    return sum(name in path for name in module.relative_to(ROOT).with_suffix("").parts[1:])
 
 
 def sites(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
@@ -157,9 +164,13 @@ def main() -> None:
         for number in range(given.count):
             [path] = rng.choices(modules, weights)
             text, place = mutant(path, rng)
-            near = sorted((away[path], str(test.relative_to(ROOT))) for test, away in tests.items() if path in away)
+            near = sorted(
+                (-named_alike(test, path), away[path], str(test.relative_to(ROOT)))
+                for test, away in tests.items()
+                if path in away
+            )
             near_tests: list[str] = []
-            for _, test in near:
+            for *_, test in near:
                 if len(near_tests) < given.files and _passes(test, folder, is_sound):
                     near_tests.append(test)
             original = (folder / path.relative_to(ROOT)).read_text("utf-8")
