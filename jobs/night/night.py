@@ -56,7 +56,7 @@ from filtering.delivery.pull_window import (
 from filtering.pops.modes import PopGroups, PopModes, Pops
 from filtering.pops.record import CHECKPOINT
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import SubscriptionEvent, event_line, with_offsets
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_line, with_offsets
 from filtering.subscriptions.history import states_by_key, subscription_history
 from filtering.subscriptions.namespace import is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -510,6 +510,8 @@ class Night:
     """By the line of the event, the offsets that an offset reset by time sets, by queue id."""
     multi_queues: dict[Queue, MultiQueue] = field(init=False, default_factory=dict)
     """How far LMQs came whose entries are not at the offsets that messages note."""
+    _states: Mapping[GroupTopic, Sequence[SubscriptionRow]] = field(init=False)
+    """The history, by group and topic."""
     _events: Sequence[SubscriptionEvent] = field(init=False)
     _tasks: NightTasks = field(init=False)
     _settled: int | None = field(init=False, default=None)
@@ -522,6 +524,7 @@ class Night:
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
         self.history = self.state.history(self.events, self.broker, self.expressions)
+        self._states = states_by_key(self.history)
         self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks, self.new)
         self.changes.create_missing((*WRITTEN_BY_TASKS, PULL_WINDOWS, POPS))
         self.resets_by_time = self._offsets_of_resets()
@@ -585,8 +588,7 @@ class Night:
 
     def _when_groups_pop(self, expects_record: bool) -> Pops:
         """``expects_record``: no record was read yet, and there may be one."""
-        rows = states_by_key(self.history)
-        pops = self.pop_modes.pops(rows, self._events, self.pop_groups, self.broker, expects_record)
+        pops = self.pop_modes.pops(self._states, self._events, self.pop_groups, self.broker, expects_record)
         return replace(pops, read=read_by_pops(self._checkpoints, pops.recorded, self._began))
 
     def _note_pops(self, new: FilteredPart) -> bool:
@@ -599,10 +601,10 @@ class Night:
         read = read_rows(POP_RECORDS, storage, paths, RECORD, dictionaries=POP_RECORDS.dictionary_texts)
         self._records = pa.concat_tables([read, read_records(self.changes, stored)])
         self._checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
-        popped, rows = popped_times(self._checkpoints, self._began), states_by_key(self.history)
+        popped = popped_times(self._checkpoints, self._began)
         if popped or self.pop_modes.may_pop(self._events):
             night = self._began, self.as_of
-            self.pop_modes = self.pop_modes.with_switches(popped, rows, self._events, self.pop_groups, night)
+            self.pop_modes = self.pop_modes.with_switches(popped, self._states, self._events, self.pop_groups, night)
         self.pop_modes = self.pop_modes.with_pops({key: at for key, (at, _) in popped_times(self._checkpoints).items()})
         expected, self._pops = self._pops, self._when_groups_pop(expects_record=False)
         return self._pops != expected
@@ -614,7 +616,7 @@ class Night:
         pops = NightPops(
             self.state,
             self.changes,
-            self.history,
+            self._states,
             self._events,
             self.expressions,
             self.pop_groups,

@@ -98,7 +98,7 @@ NO_POP_COUNTS = PopCounts()
 class NightPops:
     """The pops of one night. ``end``: the physical offset up to which the night goes.
 
-    ``history``: of the subscriptions in force. ``events``: with those of each client.
+    ``subscriptions``: the states in force, by group and topic. ``events``: with those of each client.
     ``records``: what the night read of the broker's record, with the columns RECORD.
     ``recovered_ranges``: the parts of the log that only this night could read.
     """
@@ -107,7 +107,7 @@ class NightPops:
         self,
         state: BrokerState,
         changes: Changes,
-        history: Sequence[SubscriptionRow],
+        subscriptions: Mapping[GroupTopic, Sequence[SubscriptionRow]],
         events: Sequence[SubscriptionEvent],
         expressions: Expressions,
         groups: PopGroups,
@@ -121,7 +121,7 @@ class NightPops:
         self._begin, self._end = state.filtered_to, end
         self._read = filtered(records, [within("commitlog_offset", state.filtered_to, end)])
         self._recovered_ranges = recovered_ranges
-        self._subscriptions = states_by_key(history)
+        self._subscriptions = subscriptions
         self._events, self._expressions = events, expressions
 
     def run(self) -> PopCounts:
