@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -131,8 +132,12 @@ class NightPops:
         if not len(records) and not len(before):
             return NO_POP_COUNTS
         checkpoints, acknowledgements = _by_kind(records)
-        pops = _pops(before, self._without_known(checkpoints), acknowledgements, self._changes.run)
-        messages = self._messages(pops.slice(len(before)))
+        topics = pc.unique(checkpoints["topic"].combine_chunks()).to_pylist()
+        with ThreadPoolExecutor(1) as thread:
+            reading = thread.submit(self._messages, topics, self._begin, self._end)
+            pops = _pops(before, self._without_known(checkpoints), acknowledgements, self._changes.run)
+        earlier = self._messages(topics, self._first_message(pops.slice(len(before))), self._begin)
+        messages = pa.concat_tables([earlier, reading.result()])
         new = _with_messages(pops.slice(len(before)), messages)
         pops = self._redelivered(pa.concat_tables([pops.slice(0, len(before)), new]))
         old, new = pops.slice(0, len(before)), pops.slice(len(before))
@@ -176,13 +181,12 @@ class NightPops:
         is_known[earlier], is_known[tonight[~is_copy]] = True, True
         return checkpoints.filter(pa.array(~(is_copy & is_known[tonight])))
 
-    def _messages(self, pops: pa.Table) -> pa.Table:
-        """The stored messages of the topics of some pops, from the first of theirs on, ordered by physical offset."""
-        topics = pc.unique(pops["topic"]).to_pylist()
-        where = [one_of("topic", topics), within("commitlog_offset", self._first_message(pops), self._end)]
+    def _messages(self, topics: Sequence[str], begin: int, end: int) -> pa.Table:
+        """The stored messages of some topics between two physical offsets, in their order."""
+        where = [one_of("topic", topics), within("commitlog_offset", begin, end)]
         rows = self._changes.rows(COMMITLOG, _MESSAGE, where, ["topic", "tags"])
         is_entry = has_entry(rows["sys_flag"].fill_null(0).to_numpy())
-        return _in_order_of_the_log(rows if is_entry.all() else rows.filter(pa.array(is_entry)))
+        return _in_order_of_the_log(filtered_by_mask(rows, pa.array(is_entry)))
 
     def _first_message(self, pops: pa.Table) -> int:
         """A physical offset before which no message of the pops is."""
