@@ -47,7 +47,7 @@ from answers.messages import (
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.consumption.broadcasting import OWN_OFFSETS, clients_away, clients_that_pulled
 from filtering.consumption.clients import ClientChecks, dropping_clients
-from filtering.consumption.group import DELETED
+from filtering.consumption.group import DELETED, DELETED_TONIGHT
 from filtering.counted import counted, listed
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
@@ -395,9 +395,12 @@ class WindowsOfMessages:
                 pulls.append(Pulled(by_start[window.subscription_from], at, self._config(night, window, at)))
         return sorted(pulls, key=lambda pull: pull.at)
 
-    def are_lost(self, message: StoredMessage, group: str) -> bool:
-        """Whether the broker deleted the message before the group pulled it."""
-        return any(window.kind is WindowKind.LOST for _, window in self._covering_by_group(message).get(group, ()))
+    def why_lost(self, message: StoredMessage, group: str) -> str | None:
+        """That the broker deleted the message before the group pulled it, or may have; None if it did not."""
+        windows = [window for _, window in self._covering_by_group(message).get(group, ())]
+        if any(window.reason == DELETED_TONIGHT for window in windows):
+            return DELETED_TONIGHT
+        return DELETED if any(window.kind is WindowKind.LOST for window in windows) else None
 
     def has_own_offsets(self, message: StoredMessage, group: str) -> bool:
         """Whether a client that broadcasts pulled the message, or did not, by offsets that are not known."""
@@ -1115,8 +1118,8 @@ class Explainer:
                 f"{listed(away, NAMED)} will pull it after a return" if away else "those that came began at later ones"
             )
             return NotPulled(f"no client of the group was online when it was stored; {then}", is_pending=bool(away))
-        if self._windows.are_lost(message, consumer_group):
-            return NotPulled(DELETED)
+        if (why_lost := self._windows.why_lost(message, consumer_group)) is not None:
+            return NotPulled(why_lost)
         is_passed = is_before and message.commitlog_offset >= begin
         return NotPulled(why_not_pulled(rows, self._facts.broker, message.store_timestamp, is_passed))
 

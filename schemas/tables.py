@@ -149,7 +149,8 @@ MEANINGS = {
     "uncertain": "not known which of several filters counted: at a change, while clients seem to disagree, or where "
     "clients disagree and messages have no queue ids; or not known where a client that broadcasts went on; or "
     "delivered to clients up to 5.2.0 in a pull that may have a message without a body; or popped, and not known by "
-    "which client, or whether it was still there",
+    "which client, or whether it was still there; or lost, though the broker may have deleted it after the group had "
+    "pulled it",
     "repeated": "scanned again after an offset reset",
     "skipped": "never pulled: before the group's first start, or jumped over by a reset",
     "lost": "deleted by the broker before the group pulled them, or waiting in a queue that began again",

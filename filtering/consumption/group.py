@@ -55,6 +55,7 @@ from filtering.consumption.offsets import (
 from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
 from filtering.delivery.pull_window import (
     BEGINNING,
+    EVERYWHERE,
     FOREVER,
     NO_END,
     ConsumeMode,
@@ -291,6 +292,10 @@ class GroupStart:
 
 HELD_MESSAGES = 5_000
 """ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
+DELETED = "the broker deleted it before the group pulled it"
+DELETED_TONIGHT = (
+    "the broker deleted it, before the group came back or after it had pulled it: they came in the same night"
+)
 DISAGREE = "two clients of the group seem to disagree"
 CLIENT_RESET = 20_000
 """ms: the clients of brokers before 5.2.0 stop at an offset reset, wait 10 s, and go on at their next rebalancing."""
@@ -358,6 +363,16 @@ def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> Uncert
     matches = window.message_filter.delivered
     after = FALSE if changed is None else changed.delivered
     return None if matches == after else UncertainChange.in_window(window, matches, after, RESET_BY_CLIENTS)
+
+
+def deleted_tonight(lost: PullWindow, log_start: int) -> UncertainChange:
+    """The messages of ``lost`` that the broker still had at the end of the last night, when the log began at
+    ``log_start``: it may have deleted them after the group had come back and pulled them.
+    """
+    ranges = {queue_id: lost.physical_ranges.get(queue_id, EVERYWHERE) for queue_id in lost.offsets}
+    there = {queue_id: (max(begin, log_start), end) for queue_id, (begin, end) in ranges.items()}
+    window = replace(lost, physical_ranges=there)
+    return UncertainChange.in_window(window, FALSE, lost.message_filter.delivered, DELETED_TONIGHT)
 
 
 def undecided_between(
@@ -856,7 +871,6 @@ RESET = "reset by an operator"
 _OTHER_QUEUES = -1
 """Instead of a queue id: all queues that are not listed."""
 QUEUE_BEGAN_AGAIN = "a queue began again"
-DELETED = "the broker deleted it before the group pulled it"
 
 
 def _mode(row: SubscriptionRow) -> ConsumeMode:
@@ -882,7 +896,7 @@ class GroupNightPlan:
         self._windows = PlannedWindows(clients, filters, new_from)
         self.online, self.backlog = self._windows.online, self._windows.backlog
         self.undecided = self._windows.uncertain
-        """What only some clients of the group keep, where it is not known which of them read it."""
+        """What the group may have received: what only some of its clients keep, and what the broker deleted tonight."""
         self._position = Position()
         self._committed = GroupCommits(group_start, line.moves)
         self._begins_anew = False
@@ -1023,7 +1037,10 @@ class GroupNightPlan:
             kind=kind, reason=self._reason, mode=_mode(step.row),
         )  # fmt: skip
         if deleted:
-            self.lost.append(replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=DELETED))
+            lost = replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=DELETED)
+            self.lost.append(lost)
+            if self._offsets_so_far.log_start is not None:
+                self.undecided.append(deleted_tonight(lost, self._offsets_so_far.log_start))
         reasons = self._start_reasons(ranges, step.at)
         window = replace(window, reason=reasons.pop(_OTHER_QUEUES))
         for reason in dict.fromkeys(reasons.values()):

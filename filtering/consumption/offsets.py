@@ -262,13 +262,15 @@ class OffsetsSoFar:
 
     ``read_to``: when the last message was stored that earlier nights read (ms; None: not known). It is before
     ``as_of`` if the copy of the log was older than the rest of the snapshot. ``began_at``: by topic and queue id, when
-    a queue began again (ms), if it did.
+    a queue began again (ms), if it did. ``log_start``: the physical offset at which the log began then; None if it is
+    not known.
     """
 
     as_of: int | None = None
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
     read_to: int | None = None
     began_at: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    log_start: int | None = None
 
     def topic_offsets(self, topic: str) -> TopicOffsets:
         return self.topics.get(topic, NO_QUEUES)

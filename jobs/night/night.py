@@ -111,7 +111,7 @@ from schemas.delta.table_rows import (
 from schemas.messages.stored_messages import PhysicalRange, StoredRange, stored_ranges
 from schemas.pops import POP_RECORDS, POPS
 from schemas.pull_windows import PULL_WINDOWS, late_window_rows, planned_windows, window_rows
-from schemas.run_ledger import LAST_STORED, LedgerEntry, earlier_configs, unreplaced_runs
+from schemas.run_ledger import LAST_STORED, LedgerEntry, earlier_configs, first_beyond, unreplaced_runs
 from schemas.spark_tasks import Session
 from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, CURRENT_OFFSETS, DELIVERY_STATS, QUARANTINE, QUEUE_PROGRESS
 
@@ -277,14 +277,19 @@ def times_of_leaving(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64
 def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
     """The first run whose stored messages are filtered again; None if there is none."""
     runs = []
-    for window in plan.backlog:
+    log_start = state.last.log_start if state.last is not None else None
+    still_there = state.nights[first_beyond(state.nights, log_start or 0) :]
+    for window in (*plan.backlog, *plan.lost):
         offsets = state.topics.get(window.topic)
         if offsets is None:
             continue
         for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True):
             low, high = window.range_of(queue_id)
             if low < min(end, high) and (run := state.first_run_with(window.topic, queue_id, low)):
-                runs.append(run)
+                if window.kind is not WindowKind.LOST:
+                    runs.append(run)
+                elif still_there:
+                    runs.append(max(run, still_there[0].run))
     if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_changes):
         runs.append(state.last.run)
     return min(runs, default=None)

@@ -119,7 +119,8 @@ class BrokerState:
     @property
     def offsets(self) -> OffsetsSoFar:
         read_to = self.last.inputs.get(LAST_STORED) if self.last else None
-        return OffsetsSoFar(self.as_of, self.topics, int(read_to) if read_to else None, self._began_at)
+        log_start = self.last.log_start if self.last else None
+        return OffsetsSoFar(self.as_of, self.topics, int(read_to) if read_to else None, self._began_at, log_start)
 
     @cached_property
     def _began_at(self) -> dict[tuple[str, int], int]:
