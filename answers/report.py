@@ -38,7 +38,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import client_name
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delta.table_rows import group_numbers, one_of, sums, tuples
+from schemas.delta.table_rows import group_numbers, one_of, positions_by, sums, tuples
 from schemas.errors import UsageError, time_text
 from schemas.pops import POPS, RECORDED
 from schemas.run_ledger import LedgerEntry, by_broker, read_ledger, runs_of, unreplaced_runs
@@ -382,13 +382,11 @@ def _trace_problems(facts: BrokerFacts) -> Iterator[Problem]:
     ):
         does = "traces decide" if code == "traces-decided" else "traces contradict"
         lists = "deliveries have" if code == "traces-decided" else "audit lists"
-        keys, numbers = group_numbers(rows, ["consumer_group", "topic"])
-        for number, (group, topic) in sorted(enumerate(keys), key=itemgetter(1)):
-            group_rows = rows.filter(pa.array(numbers == number))
-            (first,) = group_rows.slice(0, 1).to_pylist()
+        for (group, topic), at_rows in sorted(positions_by(rows, ["consumer_group", "topic"]), key=itemgetter(0)):
+            (first,) = rows.slice(int(at_rows[0]), 1).to_pylist()
             at = first.get("consumed_at") or first.get("available_at") or 0
             place, client = f"{first['queue_id']}/{first['queue_offset']}", client_name(first.get("client_process"))
-            more = f", and {len(group_rows) - 1:,} more" if len(group_rows) > 1 else ""
+            more = f", and {len(at_rows) - 1:,} more" if len(at_rows) > 1 else ""
             text = said.format(place=place, time=time_text(at), client=client)
             yield Problem(code, f"{does}: {group} on {topic}: {text}{more}; {lists} all")
 

@@ -176,7 +176,7 @@ class UncertainChange:
         """The messages of a window of which it is not known which of two filters they met."""
         return cls(
             *window.key, before, after, window.stored_from, window.stored_to, FALSE, window.subscription_from,
-            window.offsets, window.only_listed, window.physical_ranges, reason,
+            window.offsets, window.only_listed, window.physical_ranges, reason, window.mode,
         )  # fmt: skip
 
 

@@ -51,6 +51,7 @@ from schemas.delta.table_rows import (
     group_numbers,
     least,
     one_of,
+    positions_by,
     sorted_by,
     tuples,
     within,
@@ -273,9 +274,7 @@ class NightPops:
     def _in_force(self, pops: pa.Table) -> Iterator[tuple[Int64s, SubscriptionRow]]:
         """The subscriptions that were in force when groups popped, each with the positions of its pops."""
         popped_at = pops["popped_at"].to_numpy()
-        keys, number = group_numbers(pops, ["consumer_group", "topic"])
-        for each, own in _positions_by_value(number):
-            group, topic = keys[each]
+        for (group, topic), own in positions_by(pops, ["consumer_group", "topic"]):
             rows = self._subscriptions.get((group, subscribed_topic(group, topic)), ())
             valid_from = np.array([row.valid_from for row in rows], np.int64)
             in_force = np.searchsorted(valid_from, popped_at[own], side="right") - 1
@@ -384,11 +383,9 @@ def recorded_blocks(
     columns = {name: rows[name].to_numpy() for name in names}
     columns |= {"store_timestamp": store_timestamp, "group": group, "outcome": outcome}
     known = {"run": pa.array([run]), "source": pa.array([source])}
-    topics, topic = group_numbers(rows, ["topic"])
-    for number, (name,) in enumerate(topics):
-        own = np.flatnonzero(topic == number)
+    for (topic,), own in positions_by(rows, ["topic"]):
         deliveries = {column: values[own] for column, values in columns.items()}
-        for row in rows_of_deliveries(name, deliveries, groups, outcomes):
+        for row in rows_of_deliveries(topic, deliveries, groups, outcomes):
             yield DELIVERY_BLOCKS.batch(row | known, 1)
 
 
@@ -466,11 +463,10 @@ def add_planned_pops(planned: Mapping[GroupTopic, Sequence[Interval]], changes: 
 
 def _is_popped(deliveries: pa.Table, planned: Mapping[GroupTopic, Sequence[Interval]]) -> NDArray[np.bool_]:
     """Which inferred deliveries were pops: of groups and topics at times that are ``planned``."""
-    keys, number = group_numbers(deliveries, ["consumer_group", "topic"])
     at, is_popped = deliveries["available_at"].to_numpy(), np.zeros(len(deliveries), bool)
-    for each, (group, topic) in enumerate(keys):
+    for (group, topic), own in positions_by(deliveries, ["consumer_group", "topic"]):
         for since, until in planned.get((group, subscribed_topic(group, topic)), ()):
-            is_popped |= (number == each) & (since <= at) & (at < until)
+            is_popped[own] |= (since <= at[own]) & (at[own] < until)
     is_popped &= np.array(pc.not_equal(deliveries["source"], RECORDED), bool)
     return is_popped
 
@@ -522,8 +518,8 @@ def _with_messages(pops: pa.Table, messages: pa.Table) -> pa.Table:
     at = np.full(len(pops), NONE, np.int64)
     offsets, places = messages["queue_offset"].to_numpy(), messages["commitlog_offset"].to_numpy()
     wanted, before = pops["queue_offset"].to_numpy(), pops["record_offset"].to_numpy()
-    stored_in = dict(_by_queue(messages))
-    for queue, popped in _by_queue(pops):
+    stored_in = dict(positions_by(messages, ["topic", "queue_id"]))
+    for queue, popped in positions_by(pops, ["topic", "queue_id"]):
         if queue not in stored_in:
             continue
         stored = stored_in[queue]
@@ -537,23 +533,6 @@ def _with_messages(pops: pa.Table, messages: pa.Table) -> pa.Table:
     attempt = pc.add(messages["reconsume_times"].take(message_at), pa.scalar(1, pa.int32()))
     offset = messages["commitlog_offset"].take(message_at)
     return replaced(pops, commitlog_offset=offset, attempt=attempt)
-
-
-def _by_queue(rows: pa.Table) -> Iterator[tuple[Key, Int64s]]:
-    """The positions of the rows of each queue, by topic and queue id."""
-    queues, queue = group_numbers(rows, ["topic", "queue_id"])
-    return ((queues[number], positions) for number, positions in _positions_by_value(queue))
-
-
-def _positions_by_value(values: Int64s) -> Iterator[tuple[int, Int64s]]:
-    """The distinct values, each with its positions."""
-    if not len(values):
-        return
-    # NumPy sorts numbers of 16 bits in linear time.
-    order = np.argsort(values.astype(np.uint16) if values.max() < 1 << 16 else values, kind="stable")
-    starts = np.flatnonzero(np.diff(values[order], prepend=-1))
-    for start, positions in zip(starts.tolist(), np.split(order, starts[1:]), strict=True):
-        yield int(values[order[start]]), positions
 
 
 def _in_order_of_the_log(messages: pa.Table) -> pa.Table:

@@ -43,7 +43,7 @@ from schemas.arrow_batches import codes, replaced
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, positions_of, table_of_pairs
-from schemas.delta.table_rows import group_numbers, one_of, sorted_by, within
+from schemas.delta.table_rows import group_numbers, one_of, positions_by, sorted_by, within
 from schemas.pops import POPS, RECORDED, TRACED
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import filtered_to
@@ -252,9 +252,7 @@ class TracedDeliveries:
         offsets = rows["commitlog_offset"].to_numpy()
         stored = self._stored_at(offsets)
         queue_offset = rows["queue_offset"].to_numpy()
-        queues, queue = group_numbers(rows, ["consumer_group", "topic", "queue_id"])
-        for number, (group, topic, queue_id) in enumerate(queues):
-            own = np.flatnonzero(queue == number)
+        for (group, topic, queue_id), own in positions_by(rows, ["consumer_group", "topic", "queue_id"]):
             for run, window in self._windows.get((group, topic), ()):
                 inside = own[window.covers(queue_id, queue_offset[own], offsets[own], stored[own])]
                 covered.is_open[inside] |= _is_open(window)
@@ -284,11 +282,10 @@ class TracedDeliveries:
 
     def _replace(self, decided: pa.Table) -> None:
         """Takes what traces decided otherwise out of the deliveries of tonight."""
-        numbers = group_numbers(decided, ["topic", "consumer_group", "outcome"])
         taken: defaultdict[str, dict[tuple[str, str], Int64s]] = defaultdict(dict)
-        for number, (topic, group, outcome) in enumerate(numbers[0]):
-            offsets = decided["commitlog_offset"].to_numpy()[numbers[1] == number]
-            taken[topic] |= {(group, instead): offsets for instead in _INSTEAD_OF[outcome]}
+        offsets = decided["commitlog_offset"].to_numpy()
+        for (topic, group, outcome), own in positions_by(decided, ["topic", "consumer_group", "outcome"]):
+            taken[topic] |= {(group, instead): offsets[own] for instead in _INSTEAD_OF[outcome]}
         where = [one_of("run", [self._changes.run]), one_of("topic", taken)]
         blocks = self._changes.rows(DELIVERY_BLOCKS, where=where)
         is_traced = pc.equal(blocks["source"], TRACED).fill_null(False)
