@@ -48,7 +48,7 @@ from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.consumption.broadcasting import OWN_OFFSETS, clients_away, clients_that_pulled
 from filtering.consumption.clients import ClientChecks, dropping_clients
 from filtering.consumption.group import DELETED, DELETED_TONIGHT
-from filtering.counted import counted, listed
+from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
@@ -102,7 +102,7 @@ from schemas.delta.table_rows import (
     sorted_by,
     within,
 )
-from schemas.errors import UsageError, did_you_mean, time_text
+from schemas.errors import UsageError, time_text
 from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.tables import CONSUMEQUEUE

@@ -14,7 +14,7 @@ from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups
 from answers.lag import away_beyond_end
 from filtering.consumption.clients import assumption
-from filtering.counted import counted, listed
+from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
 from filtering.findings import (
     ABOUT_TAGS,
@@ -41,7 +41,6 @@ from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import group_numbers, one_of, within
-from schemas.errors import did_you_mean
 from schemas.messages.newest_messages import newest_messages
 from schemas.messages.property_names import property_names
 from schemas.pops import POPS

@@ -20,8 +20,9 @@ from answers.audits.audit import AuditList
 from answers.audits.relations import ALL, open_relations, reason
 from answers.audits.scope import scope_of
 from answers.export import DELIVERIES, EXPORTED, Selection, batches_of, columns_of, schema_of
+from filtering.counted import did_you_mean
 from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError, did_you_mean
+from schemas.errors import UsageError
 from schemas.ledger_check import open_runs
 from schemas.spark_tasks import Session
 from schemas.utc_times import TIMES

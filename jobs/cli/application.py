@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from filtering import garbage_collection
+from filtering.counted import did_you_mean
 from filtering.java import has_half_a_pair
 from jobs.cli.start import INTERRUPTED
 from jobs.cli.without_pandas import without_pandas
-from schemas.errors import PROGRAM, UsageError, WarehouseBusy, did_you_mean, printable
+from schemas.errors import PROGRAM, UsageError, WarehouseBusy, printable
 
 # Exit codes of jobs.
 

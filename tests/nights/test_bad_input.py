@@ -437,6 +437,17 @@ def test_a_name_that_is_not_utf8_among_more_names_than_columns(run: Run, tmp_pat
     assert (len(first), first["\ufffd"], second) == (41, "w", {"\ufffd": "v"})
 
 
+def test_the_log_of_a_store_alone(run: Run, tmp_path: Path) -> None:
+    """Without the folders beside it, a night would not know offsets, queues and the version."""
+    store = capture("small") / "store"
+    ended = run(nightly, "--store", f"{store}/commitlog/", "--warehouse", tmp_path / "w")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.error == f"mqsieve: {store}/commitlog is only the log of the store {store}: give that\n"
+    shutil.copytree(store / "commitlog", tmp_path / "commitlog")
+    given = ("--store", tmp_path / "commitlog", "--subscriptions", EVENTS, "--warehouse", tmp_path / "w")
+    assert run(nightly, *given).code == 0
+
+
 def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
