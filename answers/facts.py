@@ -233,7 +233,10 @@ class BrokerFacts:
             return f": {NO_SUBSCRIPTIONS}"
         similar = did_you_mean(group, self.groups)
         if self.rows(CURRENT_OFFSETS, ["consumer_group"], [one_of("consumer_group", [group])]).num_rows:
-            return ", but committed offsets: give what it subscribes to in --subscriptions (docs/SUBSCRIPTIONS.md)"
+            return (
+                ", but committed offsets: give a night what it subscribes to and since when (at:), with "
+                "--subscriptions and --redo-from (docs/SUBSCRIPTIONS.md)"
+            )
         return similar
 
     def without_messages(self, rows: Iterable[SubscriptionRow]) -> list[SubscriptionRow]:
