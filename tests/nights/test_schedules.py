@@ -33,7 +33,7 @@ JOBS_OF = {
     "mqsieve-record.service": ["record"],
     "mqsieve.cron": ["nightly"],
     "mqsieve.service": ["nightly", "report", "audit"],
-    "pull_request.yml": ["nightly", "lint", "what-if"],
+    "pull_request.yml": ["subscriptions", "nightly", "lint", "what-if"],
 }
 
 
@@ -127,15 +127,20 @@ def test_exit_codes_in_airflow(code: int, error: str | None, tmp_path: Path, mon
 EXPENSIVE, DEARER = "price > 50", "price > 50.0"
 
 
-def test_the_checks_of_a_pull_request(tmp_path: Path) -> None:
-    """The workflow's steps, run as GitHub runs them, on a branch that changes a subscription."""
+@pytest.mark.parametrize(
+    ("before", "counts"), [(EXPENSIVE, "1 gained, 0 lost, 1 kept"), (None, "2 gained, 0 lost, 0 kept")]
+)
+def test_the_checks_of_a_pull_request(before: str | None, counts: str, tmp_path: Path) -> None:
+    """The workflow's steps, run as GitHub runs them, on a branch that changes a subscription, or adds the first one."""
     origin, checkout, programs = (tmp_path / name for name in ("origin", "checkout", "programs"))
     origin.mkdir()
-    shutil.copy(LOG, origin)
+    (origin / "README.md").write_text("ours")
     git = ["git", "-c", "user.name=n", "-c", "user.email=n@example.com"]
     subprocess.run(["git", "init", "-q"], cwd=origin, check=True)
-    for line, expression in (("main", EXPENSIVE), ("change", DEARER)):
-        (origin / "subscriptions.yaml").write_text(f"- {{group: cg, topic: Orders, sql: {expression}}}\n")
+    for line, expression in (("main", before), ("change", DEARER)):
+        if expression is not None:
+            shutil.copy(LOG, origin)
+            (origin / "subscriptions.yaml").write_text(f"- {{group: cg, topic: Orders, sql: {expression}}}\n")
         for command in (
             ["init", "-q", "-b", line],
             ["checkout", "-q", "-B", line],
@@ -167,7 +172,7 @@ def test_the_checks_of_a_pull_request(tmp_path: Path) -> None:
     assert codes == {"replay": 0, "lint": 0, "what-if": 0, "comment": 0}
     assert (tmp_path / "gh").read_text() == "pr comment 7 --edit-last --create-if-none --body-file comment.md\n"
     comment = (checkout / "comment.md").read_text()
-    assert "## cg on Orders: 1 gained, 0 lost, 1 kept" in comment
+    assert f"## cg on Orders: {counts}" in comment
     assert comment.endswith("```\nno findings\n```\n")
 
 

@@ -182,7 +182,7 @@ def test_help_lists_every_job_with_what_it_does(machine: Machine) -> None:
 @pytest.mark.parametrize("ends_at_once", [False, True])
 def test_a_reader_that_has_enough_of_the_help(machine: Machine, arguments: list[str], ends_at_once: bool) -> None:
     """As head does. A shell behind nohup or a Python program may go on when the reader has closed the output."""
-    command = [machine.bin / "bash", machine.project / "spark-submit.sh", *arguments]
+    command = [str(machine.bin / "bash"), str(machine.project / "spark-submit.sh"), *arguments]
     started = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={"PATH": str(machine.bin)},
         restore_signals=ends_at_once,
