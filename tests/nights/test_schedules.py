@@ -258,11 +258,8 @@ def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
         ],
     }
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
-    for command in (
-        ["check", "rules", EXAMPLES / "prometheus_alerts.yaml"],
-        ["test", "rules", tmp_path / "tests.yaml"],
-    ):
-        subprocess.run([str(PROMTOOL), *command], check=True)
+    for verb, file in (("check", EXAMPLES / "prometheus_alerts.yaml"), ("test", tmp_path / "tests.yaml")):
+        subprocess.run([str(PROMTOOL), verb, "rules", str(file)], check=True)
 
 
 def test_a_file_that_prometheus_would_not_read(run: Run, tmp_path: Path) -> None:
