@@ -18,7 +18,7 @@ from answers.export import DELIVERIES, EXPORTED, batches_of_file, columns_of, fi
 from filtering.counted import did_you_mean
 from schemas.delta.table import StoredFile
 from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError
+from schemas.errors import CALLED, UsageError
 
 
 def register(spark: SparkSession) -> None:
@@ -46,7 +46,7 @@ class WarehouseDataSource(DataSource):
         table = self.options.get("table", DELIVERIES)
         known = [DELIVERIES, *EXPORTED]
         if table not in known:
-            raise UsageError(f"there is no table {table}{did_you_mean(table, known)}")
+            raise UsageError(f"there is no table {table}{did_you_mean(CALLED.get(table, table), known)}")
         return table
 
     def schema(self) -> StructType:

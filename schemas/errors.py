@@ -24,6 +24,10 @@ class WarehouseBusy(Exception):
     """Another run is writing to this warehouse."""
 
 
+CALLED = {"messages": "commitlog", "entries": "consumequeue"}
+"""What Python and catalogs call two tables, and the names of these tables."""
+
+
 def printable(text: str) -> str:
     """The text with control characters and line breaks, which could take over a terminal, as escapes."""
     if text.isprintable():

@@ -265,6 +265,9 @@ def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
 def test_a_file_that_prometheus_would_not_read(run: Run, tmp_path: Path) -> None:
     ended = run(nightly, "--store", tmp_path, "--warehouse", tmp_path / "w", "--metrics", tmp_path / "metrics.txt")
     assert (ended.code, "metrics.txt does not end in .prom" in ended.error) == (2, True)
+    ended = run(nightly, "--store", tmp_path, "--warehouse", tmp_path / "w", "--metrics", tmp_path / "no" / "m.prom")
+    assert (ended.code, f"the folder {tmp_path}/no does not exist: create it first" in ended.error) == (2, True)
+    assert not (tmp_path / "w").exists()
 
 
 def test_the_first_example_of_a_night(run: Run, tmp_path: Path) -> None:
