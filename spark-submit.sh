@@ -49,18 +49,21 @@ check_job() {
   if [ -x "$python" ]; then
     for module in "$root"/jobs/[a-z]*.py; do known+=("$(job_of "$module")"); done
     hint=$(cd "$root" && "$python" -c \
-      "import sys; from ${package}schemas.errors import did_you_mean; print(did_you_mean(sys.argv[1], sys.argv[2:]))" \
+      "import sys; from ${package}filtering.counted import did_you_mean; print(did_you_mean(sys.argv[1], sys.argv[2:]))" \
       "$1" "${known[@]}")
   fi
   stop "there is no job '$1'${hint:-;} $program --help lists them."
 }
 
-[ $# -gt 0 ] || { help >&2; exit 2; }
+# Prints a text; ends with 141 if the reader of the output closed it, as head does.
+print() { printf '%s\n' "$1" 2>/dev/null || exit 141; }
+
+[ $# -gt 0 ] || { print "$(help)" >&2; exit 2; }
 job=$1
 shift
 case $job in
-  -h | --help | help) help; exit 0 ;;
-  --version) sed -n 's/^VERSION = "\(.*\)"$/mqsieve \1/p' "$root/schemas/version.py"; exit 0 ;;
+  -h | --help | help) print "$(help)"; exit 0 ;;
+  --version) print "$(sed -n 's/^VERSION = "\(.*\)"$/mqsieve \1/p' "$root/schemas/version.py")"; exit 0 ;;
 esac
 check_job "$job"
 if [ "$job" = bench ]; then

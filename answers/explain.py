@@ -47,8 +47,8 @@ from answers.messages import (
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.consumption.broadcasting import OWN_OFFSETS, clients_away, clients_that_pulled
 from filtering.consumption.clients import ClientChecks, dropping_clients
-from filtering.consumption.group import DELETED, DELETED_TONIGHT
-from filtering.counted import counted, listed
+from filtering.consumption.group import DELETED, DELETED_TONIGHT, StartReason
+from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
@@ -86,7 +86,8 @@ from filtering.findings import INFO, expression_findings, own_findings
 from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
-from filtering.sql92.errors import InvalidExpression
+from filtering.sql92 import InvalidExpression, compile
+from filtering.sql92.nodes import named_properties
 from filtering.subscriptions.events import BROADCASTING
 from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
 from filtering.subscriptions.inconsistency import seeming_disagreements
@@ -98,11 +99,14 @@ from schemas.consumptions import CONSUMPTIONS, client_name
 from schemas.delta.table import Table
 from schemas.delta.table_rows import (
     Condition,
+    filtered,
     one_of,
     sorted_by,
+    tuples,
     within,
 )
-from schemas.errors import UsageError, did_you_mean, time_text
+from schemas.errors import UsageError, time_text
+from schemas.messages.property_names import property_names
 from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.tables import CONSUMEQUEUE
@@ -343,10 +347,21 @@ class Pulled:
 
 @dataclass(frozen=True)
 class NotPulled:
-    """The group has not pulled the message, for the reason ``why``. ``is_pending``: it will pull it later."""
+    """The group has not pulled the message, for the reason ``why``. ``is_pending``: it will pull it later.
+
+    ``uncertain``: why it may have pulled it after all; mostly None.
+    """
 
     why: str
     is_pending: bool = False
+    uncertain: str | None = None
+
+
+PASSED_BEFORE = "the group had committed a later offset when its first known subscription began"
+NO_SUBSCRIPTION_THEN = (
+    "the group was there before, and what it subscribed to then is not known: give it with at: and --redo-from "
+    "(docs/SUBSCRIPTIONS.md)"
+)
 
 
 @dataclass(frozen=True)
@@ -505,10 +520,15 @@ def why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: in
     return f"{why}, and has not pulled it yet"
 
 
+def comes_after(rows: Sequence[SubscriptionRow], config: BrokerConfig, stored_at: int) -> bool:
+    """Whether the first known subscription with which a group pulls began after ``stored_at`` (ms)."""
+    first = next((row for row in rows if is_pulling(row, config)), None)
+    return first is not None and stored_at < first.valid_from
+
+
 def why_not_pulled(rows: Sequence[SubscriptionRow], config: BrokerConfig, stored_at: int, is_passed: bool) -> str:
     """Why a group never pulls a message. ``is_passed``: the group goes on at a later message of the queue."""
-    first = next((row for row in rows if is_pulling(row, config)), None)
-    if first is not None and stored_at < first.valid_from:
+    if comes_after(rows, config, stored_at):
         return "the group first came later, and began at a later message"
     if not is_passed:
         return DELETED
@@ -718,6 +738,7 @@ class Explainer:
         self._clients = ClientChecks(events)
         self._seeming = seeming_disagreements(history, events)
         self._positions = cache(partial(positions_in_queue, replace(facts, newer=None), groups))
+        self._committed = cache(self._committed_in_queue)
         self._windows = WindowsOfMessages(facts, groups)
         self._first_starts = cache(lambda topic: FirstStarts(facts, self._windows.topic_windows(topic)))
         self._pops = PopsOfMessages(facts)
@@ -1038,6 +1059,7 @@ class Explainer:
             if pulls.is_pending and refused is not None:
                 why = without_subscription([client.client_id for client in refused.overruled], refused.absent)
             explanation = self._without_filters(message, consumer_group, outcome, why)
+            explanation = replace(explanation, uncertain=pulls.uncertain)
             return self._previewed(explanation, rows) if pulls.is_pending else explanation
         explanation = self._filtered(message, pulls[-1])
         if explanation.outcome in BY_THE_TABLES:
@@ -1106,6 +1128,8 @@ class Explainer:
         position = self._positions(*queue).get(consumer_group)
         is_before = position is not None and message.queue_offset < position
         pulls = self._windows.pulls(message, consumer_group, rows)
+        if not pulls and (is_before or position is None) and self._came_before(message, consumer_group, rows):
+            return NotPulled(PASSED_BEFORE, uncertain=NO_SUBSCRIPTION_THEN)
         if not is_before and not is_deleted:
             again = f"the group goes on at offset {position:,}, and pulls the message again" if pulls else None
             why = again or self._why_pending(message, rows)
@@ -1122,6 +1146,20 @@ class Explainer:
             return NotPulled(why_lost)
         is_passed = is_before and message.commitlog_offset >= begin
         return NotPulled(why_not_pulled(rows, self._facts.broker, message.store_timestamp, is_passed))
+
+    def _committed_in_queue(self, topic: str, queue_id: int) -> Mapping[str, int]:
+        """By group, the offset that it has committed in a queue."""
+        rows = filtered(self._facts.offsets, [one_of("topic", [topic]), one_of("queue_id", [queue_id])])
+        return dict(tuples(rows.filter(rows["committed"].is_valid()), "consumer_group", "committed"))
+
+    def _came_before(self, message: StoredMessage, consumer_group: str, rows: Sequence[SubscriptionRow]) -> bool:
+        """Whether the group had committed a later offset when its first known subscription began."""
+        if not comes_after(rows, self._facts.broker, message.store_timestamp):
+            return False
+        if self._positions(message.topic, message.queue_id).get(consumer_group) is None:
+            return self._committed(message.topic, message.queue_id).get(consumer_group, 0) > message.queue_offset
+        start = self._start(message, consumer_group)
+        return start is not None and start.reason == StartReason.COMMITTED and message.queue_offset < start.queue_offset
 
     def _why_pending(self, message: StoredMessage, rows: Sequence[SubscriptionRow]) -> str:
         """Why a group did not pull a message by the end of the last night, or by now if the broker was asked."""
@@ -1306,8 +1344,21 @@ def why_where(brokers: Sequence[BrokerFacts], expression: str, group: str | None
     """
     on_brokers = [(facts, messages) for facts in brokers if (messages := _find_where(facts, expression))]
     if not on_brokers:
-        raise UsageError(f"{brokers[0].warehouse.location} has no message with {expression}")
+        unknown = _unknown_property(brokers, expression)
+        raise UsageError(f"{brokers[0].warehouse.location} has no message with {expression}{unknown}")
     return _whys(brokers, on_brokers, "", group)
+
+
+def _unknown_property(brokers: Sequence[BrokerFacts], text: str) -> str:
+    """Names the first property of an expression that no message has, if there is one, with what may be meant by it."""
+    from answers.lint import meant_by
+
+    expression = compile(text)
+    names = named_properties(expression.syntax_tree)
+    topics = (property_names(facts.warehouse, facts.name, dict.fromkeys(facts.topics, names)) for facts in brokers)
+    known = {name for by_topic in topics for of_topic in by_topic.values() for name in of_topic}
+    unknown = next((name for name in names if name not in known), None)
+    return "" if unknown is None else f": none has {unknown}{meant_by(unknown, expression, known)}"
 
 
 def _find_where(facts: BrokerFacts, expression: str) -> list[StoredMessage]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from answers.facts import check_known_topic, open_brokers
+from filtering.counted import did_you_mean
 from filtering.delivery.entries import positions_in
 from schemas import commitlog, deliveries
 from schemas.commitlog import COMMITLOG, VIEW
@@ -20,7 +21,7 @@ from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table, column
 from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, within
 from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError, did_you_mean
+from schemas.errors import UsageError
 from schemas.messages.message_view import file_columns, view
 from schemas.run_ledger import RUN_LEDGER
 from schemas.subscriptions import SUBSCRIPTIONS

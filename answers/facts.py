@@ -16,6 +16,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.consumption.broadcasting import ClientStay, broadcasting_clients
 from filtering.consumption.offsets import Offsets
+from filtering.counted import did_you_mean
 from filtering.delivery.pull_window import NO_END, OffsetRange
 from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops, as_consumed
 from filtering.sql92 import Expressions
@@ -35,7 +36,7 @@ from filtering.subscriptions.watch import NOBODY, Look, WatchedGroup, changes
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Key, Where, files_that_may_hold, one_of, row_groups, sums_of_parts, tuples, within
 from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError, did_you_mean
+from schemas.errors import UsageError
 from schemas.ledger_check import open_runs
 from schemas.pops import POPS, RECORDED
 from schemas.rocketmq_store.not_replayed import NotReplayed
@@ -232,7 +233,10 @@ class BrokerFacts:
             return f": {NO_SUBSCRIPTIONS}"
         similar = did_you_mean(group, self.groups)
         if self.rows(CURRENT_OFFSETS, ["consumer_group"], [one_of("consumer_group", [group])]).num_rows:
-            return ", but committed offsets: give what it subscribes to in --subscriptions (docs/SUBSCRIPTIONS.md)"
+            return (
+                ", but committed offsets: give a night what it subscribes to and since when (at:), with "
+                "--subscriptions and --redo-from (docs/SUBSCRIPTIONS.md)"
+            )
         return similar
 
     def without_messages(self, rows: Iterable[SubscriptionRow]) -> list[SubscriptionRow]:

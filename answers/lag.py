@@ -22,7 +22,7 @@ from answers.facts import BrokerFacts, GroupQueue
 from filtering.consumption.clients import ClientChecks
 from filtering.consumption.lag import TopicLag, checked_range, checks_entries, is_measured
 from filtering.consumption.offsets import COMMIT_DELAY, REMOVED
-from filtering.counted import counted, listed
+from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow
 from filtering.pops.record import retry_topics, subscribed_topic
@@ -32,7 +32,7 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import filtered, group_numbers, least, one_of, tuples, within
-from schemas.errors import UsageError, did_you_mean, time_text
+from schemas.errors import UsageError, time_text
 from schemas.messages.stored_messages import read_entries, stored_ranges
 from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 

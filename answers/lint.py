@@ -14,7 +14,7 @@ from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups
 from answers.lag import away_beyond_end
 from filtering.consumption.clients import assumption
-from filtering.counted import counted, listed
+from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
 from filtering.findings import (
     ABOUT_TAGS,
@@ -41,7 +41,6 @@ from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import group_numbers, one_of, within
-from schemas.errors import did_you_mean
 from schemas.messages.newest_messages import newest_messages
 from schemas.messages.property_names import property_names
 from schemas.pops import POPS
@@ -179,9 +178,17 @@ def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow], mea
 def _instead(row: SubscriptionRow, name: str, known: Collection[str], measured: Measured) -> str:
     """What to write instead of a property that no message has."""
     expression = row.compiled.expression
-    for each in unquoted_texts(expression.syntax_tree) if expression is not None else ():
+    if expression is None:
+        return ""
+    for each in unquoted_texts(expression.syntax_tree):
         if each.text.name == name and row.key in measured and name in measured[row.key][0].unquoted:
             return f": it is a value of {each.name}; write {each.correction}"
+    return meant_by(name, expression, known)
+
+
+def meant_by(name: str, expression: CompiledExpression, known: Collection[str]) -> str:
+    """A hint at what was meant by a property that no message has. ``known``: those that messages have."""
+    for each in unquoted_texts(expression.syntax_tree):
         if each.text.name == name and each.name in known:
             return f"; if it is a text, write {each.correction}"
     meant = misnamed(name)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from answers.facts import BrokerFacts
 from filtering.broker_config import BrokerConfig
+from filtering.counted import did_you_mean
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import OffsetRange, PullWindow
@@ -19,7 +20,7 @@ from filtering.matcher import packed_bits
 from filtering.predicate import TRUE
 from filtering.pulls import Pull, Queue, refusal, simulate_pulls
 from schemas.delta.table_rows import sorted_by
-from schemas.errors import UsageError, did_you_mean
+from schemas.errors import UsageError
 from schemas.messages.stored_messages import scan_entries
 from schemas.spark_tasks import Session
 

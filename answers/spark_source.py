@@ -15,9 +15,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from answers.export import DELIVERIES, EXPORTED, batches_of_file, columns_of, files_of, schema_of
+from filtering.counted import did_you_mean
 from schemas.delta.table import StoredFile
 from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError, did_you_mean
+from schemas.errors import CALLED, UsageError
 
 
 def register(spark: SparkSession) -> None:
@@ -45,7 +46,7 @@ class WarehouseDataSource(DataSource):
         table = self.options.get("table", DELIVERIES)
         known = [DELIVERIES, *EXPORTED]
         if table not in known:
-            raise UsageError(f"there is no table {table}{did_you_mean(table, known)}")
+            raise UsageError(f"there is no table {table}{did_you_mean(CALLED.get(table, table), known)}")
         return table
 
     def schema(self) -> StructType:

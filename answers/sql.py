@@ -20,8 +20,9 @@ from answers.audits.audit import AuditList
 from answers.audits.relations import ALL, open_relations, reason
 from answers.audits.scope import scope_of
 from answers.export import DELIVERIES, EXPORTED, Selection, batches_of, columns_of, schema_of
+from filtering.counted import did_you_mean
 from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError, did_you_mean
+from schemas.errors import CALLED, UsageError
 from schemas.ledger_check import open_runs
 from schemas.spark_tasks import Session
 from schemas.utc_times import TIMES
@@ -48,7 +49,11 @@ def answer(warehouse: Warehouse, query: str, listed: AuditList, session: Session
             try:
                 return relations.rows(query)
             except Exception as error:  # The engine raises no type of its own.
-                hints = (did_you_mean(name, TABLES) for name in sorted(named) if f".{name}' not found" in str(error))
+                hints = (
+                    did_you_mean(CALLED.get(name, name), TABLES)
+                    for name in sorted(named)
+                    if f".{name}' not found" in str(error)
+                )
                 raise UsageError(reason(error) + next(hints, "")) from None
     with tempfile.TemporaryDirectory(prefix="mqsieve-sql-") as folder:
         engine = QueryBuilder()

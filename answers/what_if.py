@@ -27,7 +27,7 @@ from answers.facts import BrokerFacts
 from answers.lint import findings_of_rows
 from answers.rendering import Shown
 from answers.results import what_if_html, what_if_text
-from filtering.counted import listed
+from filtering.counted import did_you_mean, listed
 from filtering.delivery import topic_filters
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import Entries, Int64s, among
@@ -59,7 +59,7 @@ from schemas.delta.table_rows import (
     tuples,
     within,
 )
-from schemas.errors import UsageError, did_you_mean
+from schemas.errors import UsageError
 from schemas.messages.newest_messages import Rows, messages_at
 from schemas.messages.stored_messages import PLACES, scan_entries
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows

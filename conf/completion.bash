@@ -38,6 +38,7 @@ _mqsieve() {
       replay:--warehouse | replay:--broker | replay:--subscriptions | replay:--from | replay:--to | replay:--into) ;;
       report:--warehouse | report:--broker | report:--output | report:--since | report:--compare) ;;
       sql:--warehouse) ;;
+      subscriptions:--warehouse | subscriptions:--broker) ;;
       verify:--warehouse | verify:--broker | verify:--broker-config | verify:--store) ;;
       what-if:--warehouse | what-if:--broker | what-if:--group | what-if:--topic | what-if:--sql | what-if:--tags | what-if:--changes | what-if:--from | what-if:--to | what-if:--max-lost | what-if:--allow-ended | what-if:--max-gained | what-if:--expect) ;;
       *)

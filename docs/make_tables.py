@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.commitlog import COMMITLOG, SLOTS
+from schemas.commitlog import COMMITLOG, SLOTS, VIEW_COMMENTS
 from schemas.deliveries import DELIVERY_COLUMNS
+from schemas.delta.table import column
+from schemas.messages.message_view import view
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import TABLES, UNLEDGERED_TABLES
 
@@ -13,12 +15,12 @@ HEAD = """# Tables
 
 Generated from `schemas/` by `docs/make_tables.py`. Times are ms since the epoch, UTC, unless a comment says otherwise.
 
-Readers see two tables in another form than their files: `commitlog` has `properties` (a map), `msg_id` and
-`body_crc` instead of the columns that properties are cut into, and `deliveries` has one row for each message and
-group of `delivery_blocks`. Use `mqsieve.open` (with `to_spark` in Spark) or `./spark-submit.sh export`. In a
-catalog, the views `messages` and `deliveries` have these rows. Spark, pandas and CSV have a timestamp beside each time.
-To have the keys, tags and properties of deliveries, [join](ANSWERS.md#in-a-notebook) the messages by `broker_name` and
-`commitlog_offset`.
+Readers see two tables in another form than their files: first [deliveries](#deliveries) and [messages](#messages),
+then the tables as they are stored. Use `mqsieve.open` (with `to_spark` in Spark), `./spark-submit.sh sql` or
+`./spark-submit.sh export`, where messages are called `commitlog`. In a catalog, the views `messages` and `deliveries`
+have these rows. Spark, pandas and CSV have a timestamp beside each time (`available_at_utc` beside `available_at`); in
+`sql`, the times themselves are timestamps, and deliveries have the `keys` and `tags` of their message, too.
+Elsewhere, [join](ANSWERS.md#in-a-notebook) the messages by `broker_name` and `commitlog_offset`.
 """
 
 
@@ -27,9 +29,24 @@ def page() -> str:
     parts = [
         HEAD,
         _table("deliveries", "One row for each message and group that received it, or dropped it.", DELIVERY_COLUMNS),
+        _table(
+            "messages",
+            "The messages as readers see them. Key: broker_name, commitlog_offset. `sql`, `export` and "
+            '`spark.read.format("mqsieve")` call this table `commitlog`.',
+            _messages(),
+        ),
     ]
-    parts += [_table(table.name, table.comment, table.schema) for table in (*TABLES, *UNLEDGERED_TABLES, RUN_LEDGER)]
+    stored = (*TABLES, *UNLEDGERED_TABLES, RUN_LEDGER)
+    parts += [_table(table.name, _stored_as(table.comment, table.name), table.schema) for table in stored]
     return "\n".join(parts)
+
+
+def _messages() -> pa.Schema:
+    stored = {field.name: _comment(field) for field in COMMITLOG.schema}
+    fields = view(COMMITLOG.schema.empty_table()).schema
+    return pa.schema(
+        [column(field.name, field.type, VIEW_COMMENTS.get(field.name) or stored[field.name]) for field in fields]
+    )
 
 
 def _table(name: str, comment: str, schema: pa.Schema) -> str:
@@ -39,6 +56,10 @@ def _table(name: str, comment: str, schema: pa.Schema) -> str:
         for field in fields
     ]
     return "\n".join([f"## {name}", "", comment, "", "| Column | Type | Meaning |", "|---|---|---|", *rows, ""])
+
+
+def _stored_as(comment: str, name: str) -> str:
+    return f"{comment} Readers see [messages](#messages)." if name == COMMITLOG.name else comment
 
 
 def _name(field: pa.Field) -> str:

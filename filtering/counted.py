@@ -1,7 +1,8 @@
-"""Counted nouns, lists of names and long texts in messages."""
+"""Counted nouns, lists of names, names that were meant, and long texts in messages."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 
@@ -23,3 +24,16 @@ def listed(names: Sequence[str], most: int, one: str | None = None) -> str:
 def shortened(text: str, longest: int) -> str:
     """The text, cut to ``longest`` characters."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def did_you_mean(name: str, known: Sequence[str], likeness: float = 0.6) -> str:
+    """A hint at the known name that is most like an unknown one: ``; did you mean …?``, or an empty text.
+
+    ``likeness``: how like it must be at least (difflib). Raises TypeError if the unknown one is no text, as from a
+    Python prompt.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a name is a text, not {type(name).__name__}")
+    same = [other for other in known if other.lower() == name.lower()]
+    near = same or difflib.get_close_matches(name, known, 1, likeness)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ def main(arguments: list[str]) -> None:
     if sum(ways) != 1 or (ways[2] and None in place):
         given.error("choose a message: give either --where, or --message, or --topic, --queue and --offset")
     from answers.explain import only_broker_with, why_at, why_on_brokers, why_where
+    from filtering.sql92 import compile
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
     from jobs.cli.json_lines import print_json
 
@@ -57,6 +59,8 @@ def main(arguments: list[str]) -> None:
     brokers = len(facts)
     if args.where is not None:
         whys = why_where(facts, args.where, group)
+        for finding in compile(args.where).findings:
+            print(f"--where: {finding.sentence} {finding.suggestion}", file=sys.stderr)
     elif args.message is None:
         whys = [why_at(only_broker_with(facts, *place) or options.facts_of(args), *place, group)]
     else:

@@ -1,37 +1,51 @@
-"""subscriptions: converts broker.log, or output of mqadmin or the dashboard, to a file for --subscriptions."""
+"""subscriptions: writes a file for --subscriptions, from broker.log, mqadmin, the dashboard, or a warehouse."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filtering.counted import counted
-from jobs.cli import application
+from jobs.cli import application, options
 from jobs.cli.application import Parser, input_file
 from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from answers.facts import BrokerFacts
+    from filtering.subscription_data import Subscription
+    from filtering.subscriptions.events import ConsumeStart
 
 EXAMPLES = (
     "broker.log > subscription_events.jsonl",
     "cg_paid.txt cg_rich.txt > subscriptions.yaml   # each from: mqadmin consumerConnection -g NAME > NAME.txt",
     "1795237513466/* > subscription_events.jsonl   # the files that mqadmin consumerStatus -g NAME writes",
+    "--warehouse /data/mqsieve > subscriptions.yaml   # a list to edit, of the groups that are online",
 )
 
 
 def parser() -> Parser:
     parser = Parser("subscriptions", __doc__, EXAMPLES)
     parser.add_argument(
-        "files", nargs="+", type=input_file, metavar="FILE",
+        "files", nargs="*", type=input_file, metavar="FILE",
         help="broker logs; or output of mqadmin consumerConnection or the dashboard's JSON, one file for each group, "
         "with the group as its name; or what each client runs (mqadmin consumerStatus, or the dashboard's JSON), one "
         "file for each client, with its client id as its name",
     )  # fmt: skip
+    options.add_answer(parser, required=False)
     return parser
 
 
 def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
+    if bool(args.files) == (args.warehouse is not None):
+        raise UsageError("give either files, or --warehouse with a warehouse")
+    if args.warehouse is not None:
+        _print_list_of(options.facts_of(args))
+        return
     from filtering.subscriptions.operator_tools import is_broker_log, is_running_info
 
     texts = {path: path.read_text(encoding="utf-8", errors="surrogateescape") for path in args.files}
@@ -94,6 +108,12 @@ def _print_heartbeats(texts: dict[Path, str]) -> None:
 
 
 def _print_snapshot(texts: dict[Path, str]) -> None:
+    entries = _entries(texts)
+    _print_list(entries)
+    print(f"{counted(len(entries), 'subscription')} of {counted(len(texts), 'group')}", file=sys.stderr)
+
+
+def _print_list(entries: Sequence[Mapping[str, str | int]]) -> None:
     import yaml
 
     from jobs.cli.json_lines import print_data
@@ -106,15 +126,31 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
             return self.represent_scalar("tag:yaml.org,2002:str", data, style)
 
     Dumper.add_representer(str, Dumper.represent_str)
-    entries = _entries(texts)
     print_data(yaml.dump(entries, Dumper=Dumper, allow_unicode=True, sort_keys=False).rstrip())
-    print(f"{counted(len(entries), 'subscription')} of {counted(len(texts), 'group')}", file=sys.stderr)
 
 
-def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
+def _print_list_of(facts: BrokerFacts) -> None:
+    """The subscriptions at the end of the last night of the groups that are online then."""
+    from filtering.consumption.plan import resets_and_first_starts
+    from filtering.subscription_data import new_subscription
+    from filtering.subscriptions.events import ConsumeFrom
+
+    first_events = resets_and_first_starts(facts.events)[1]
+    online = [row for row in facts.in_force if row.is_consuming]
+    entries = []
+    for row in online:
+        start = first_events[row.key].consume_from if row.key in first_events else ConsumeFrom.LAST
+        subscription = new_subscription(row.topic, row.expression, row.expression_type, 0, row.class_filter_mode)
+        entries.append(_entry(row.consumer_group, subscription, start, row.key in facts.broadcasting))
+    _print_list(entries)
+    groups, all_groups = {row.consumer_group for row in online}, {row.consumer_group for row in facts.in_force}
+    left_out = f"; left out, as they are away: {', '.join(sorted(all_groups - groups))}" if all_groups - groups else ""
+    print(f"{counted(len(entries), 'subscription')} of {counted(len(groups), 'group')}{left_out}", file=sys.stderr)
+
+
+def _entries(texts: dict[Path, str]) -> list[dict[str, str | int]]:
     """The entries of a YAML list of subscriptions. Raises UsageError if a text is no consumer connection."""
-    from filtering.subscription_data import SQL92
-    from filtering.subscriptions.events import BROADCASTING, ConsumeFrom
+    from filtering.subscriptions.events import BROADCASTING
     from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
     from filtering.subscriptions.operator_tools import consumer_connection
 
@@ -138,16 +174,28 @@ def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
                 file=sys.stderr,
             )
         for subscription in connection.subscriptions:
-            kind = "sql" if subscription["type"] == SQL92 else "tag"
-            entry = {"group": path.stem, "topic": subscription["topic"], kind: subscription["expression"]}
-            if subscription.get("class_filter_mode"):
-                entry["class_filter_mode"] = "true"
-            if connection.consume_from is not ConsumeFrom.LAST:
-                entry["consume_from"] = connection.consume_from.value
-            if connection.is_broadcasting:
-                entry["message_model"] = "broadcasting"
-            entries.append(entry)
+            entries.append(_entry(path.stem, subscription, connection.consume_from, connection.is_broadcasting))
     return entries
+
+
+def _entry(
+    group: str, subscription: Subscription, consume_from: ConsumeStart, is_broadcasting: bool
+) -> dict[str, str | int]:
+    """An entry of a YAML list of subscriptions."""
+    from filtering.subscription_data import SQL92, SUB_ALL
+    from filtering.subscriptions.events import ConsumeFrom, consume_from_value
+
+    kind = "sql" if subscription["type"] == SQL92 else "tag"
+    entry: dict[str, str | int] = {
+        "group": group, "topic": subscription["topic"], kind: subscription["expression"] or SUB_ALL,
+    }  # fmt: skip
+    if subscription.get("class_filter_mode"):
+        entry["class_filter_mode"] = "true"
+    if consume_from is not ConsumeFrom.LAST:
+        entry["consume_from"] = consume_from_value(consume_from)
+    if is_broadcasting:
+        entry["message_model"] = "broadcasting"
+    return entry
 
 
 if __name__ == "__main__":

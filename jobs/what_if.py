@@ -7,10 +7,10 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from filtering.counted import counted, listed
+from filtering.counted import counted, did_you_mean, listed
 from jobs.cli import application, options
 from jobs.cli.application import CheckFailed, Parser, given_name, input_file
-from schemas.errors import UsageError, did_you_mean
+from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from answers.facts import BrokerFacts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from schemas.commitlog import COMMITLOG, VIEW
+from schemas.commitlog import COMMITLOG, VIEW, VIEW_COMMENTS
 from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import WarehouseUnusable
@@ -19,11 +19,6 @@ from schemas.utc_times import SUFFIX, TIMES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_COMMENTS = {
-    "msg_id": "upper-case hex of store host, port and physical offset",
-    "properties": "the properties of the message; null if its record has none",
-}
-"""Comments of columns that the files of commitlog have in another form."""
 _CATALOG_NAME = re.compile(r"\w+\.\w+")
 
 
@@ -59,7 +54,7 @@ def register_tables(spark: SparkSession, warehouse: Warehouse) -> None:
     from schemas.spark_views import MESSAGES, PAIRS
 
     if warehouse.exists(COMMITLOG):
-        comments = {name: _COMMENTS.get(name) or _comment(COMMITLOG.schema.field(name)) for name in VIEW}
+        comments = {name: VIEW_COMMENTS.get(name) or _comment(COMMITLOG.schema.field(name)) for name in VIEW}
         _create_view(spark, f"{warehouse.catalog}.messages", MESSAGES, f"{warehouse.catalog}.commitlog", comments)
     if warehouse.exists(DELIVERY_BLOCKS):
         comments = {field.name: _comment(field) for field in DELIVERY_COLUMNS}

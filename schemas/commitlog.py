@@ -88,6 +88,13 @@ VIEW = (
 them ``msg_id`` (upper-case hex of store host, port and physical offset), ``properties`` (map of strings, null if the
 record has none) and ``body_crc`` as in the record."""
 
+VIEW_COMMENTS = {
+    "properties": "all properties of the message, TAGS, KEYS and UNIQ_KEY among them; null if its record has none",
+    "msg_id": "upper-case hex of store host, port and physical offset; of a message log, what it gives",
+    "body_crc": "CRC-32 of the body, as in the record",
+}
+"""What those columns are that the files have in another form."""
+
 
 def read(spark: SparkSession, warehouse: Warehouse) -> DataFrame:
     """The messages as a DataFrame, with the columns of VIEW."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from filtering.time_spans import AFTER_YEAR_9999
@@ -26,16 +24,8 @@ class WarehouseBusy(Exception):
     """Another run is writing to this warehouse."""
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """A hint at the known name that is most like an unknown one: ``; did you mean …?``, or an empty text.
-
-    Raises TypeError if the unknown one is no text, as from a Python prompt.
-    """
-    if not isinstance(name, str):
-        raise TypeError(f"a name is a text, not {type(name).__name__}")
-    same = [other for other in known if other.lower() == name.lower()]
-    near = same or difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+CALLED = {"messages": "commitlog", "entries": "consumequeue"}
+"""What Python and catalogs call two tables, and the names of these tables."""
 
 
 def printable(text: str) -> str:

@@ -6,7 +6,6 @@ in :mod:`filtering.subscriptions.sources`).
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from filtering.counted import did_you_mean
 from filtering.java import LONG_MAX, has_half_a_pair
 from filtering.subscription_data import TAG, Subscription, new_subscription
 from filtering.time_spans import AFTER_YEAR_9999
@@ -450,9 +450,8 @@ def _check_unregister(event: SubscriptionEvent) -> None:
 def _check_fields(row: Mapping[str, Any], known: Sequence[str]) -> None:
     """Raises ValueError if a field looks like a misspelt one. Other unknown fields are ignored."""
     for name in row:
-        similar = () if name in known else difflib.get_close_matches(name, known, 1, MISSPELT)
-        if similar:
-            raise ValueError(f"{name} is not known; did you mean {similar[0]}?")
+        if name not in known and (hint := did_you_mean(name, known, MISSPELT)):
+            raise ValueError(f"{name} is not known{hint}")
 
 
 def _subscription(row: Mapping[str, Any]) -> Subscription:

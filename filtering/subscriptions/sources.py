@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from filtering.counted import did_you_mean
 from filtering.java import LONG_MAX, has_half_a_pair, without_half_pairs
 from filtering.subscription_data import SQL92, TAG, Subscription, filter_of, is_tag_type, new_subscription
 from filtering.subscriptions.events import (
@@ -150,7 +151,7 @@ def _fields(entry: object) -> dict[str, str]:
         raise ValueError("a subscription needs group:, topic: and either tag: or sql:")
     for key, value in entry.items():
         if key not in _KEYS:
-            raise ValueError(f"{key}: is not known; a subscription has {', '.join(_KEYS)}")
+            raise ValueError(f"{key}: is not known; a subscription has {', '.join(_KEYS)}{did_you_mean(key, _KEYS)}")
         if not isinstance(value, str):
             raise ValueError(f"{key}: must be a text")
     for key in ("group", "topic"):

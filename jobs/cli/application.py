@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from filtering import garbage_collection
+from filtering.counted import did_you_mean
 from filtering.java import has_half_a_pair
 from jobs.cli.start import INTERRUPTED
 from jobs.cli.without_pandas import without_pandas
-from schemas.errors import PROGRAM, UsageError, WarehouseBusy, did_you_mean, printable
+from schemas.errors import CALLED, PROGRAM, UsageError, WarehouseBusy, printable
 
 # Exit codes of jobs.
 
@@ -57,7 +58,7 @@ _NO_FILE_SYSTEM = re.compile(r"Class org\.apache\.hadoop\.fs\.(\w+)\.\w+ not fou
 _GRAVEST_FIRST = (ExitCode.FAILED, ExitCode.USAGE, ExitCode.CHECK_FAILED, ExitCode.LOST_RACE)
 _LINE_BREAKS = re.compile(r"\s*\n\s*")
 _INVALID_CHOICE = re.compile(r"argument ([^:]+): invalid choice: '(.+?)'")
-_UNRECOGNISED = re.compile(r"unrecognized arguments: (--[\w-]+)")
+_UNRECOGNISED = re.compile(r"unrecognized arguments: (--[\w-]+|[^-].*)")
 _MEANT = {
     "--expression": "--sql",
     "--fail-on": "--strict",
@@ -91,12 +92,15 @@ class Parser(argparse.ArgumentParser):
         if unknown := _UNRECOGNISED.search(message):
             known = [name for action in self._actions for name in action.option_strings]
             meant = _MEANT.get(unknown[1])
-            hint = f"; did you mean {meant}?" if meant in known else did_you_mean(unknown[1], known)
+            if "--message" in known and not unknown[1].startswith("-"):
+                meant = f"--message {unknown[1]}"
+            is_meant = meant is not None and meant.split()[0] in known
+            hint = f"; did you mean {meant}?" if is_meant else did_you_mean(unknown[1], known, 0.7)
         if invalid := _INVALID_CHOICE.match(message):
             named = (each for each in self._actions if invalid[1] in (each.metavar, "/".join(each.option_strings)))
             choices = [str(choice) for action in named for choice in action.choices or ()]
             message = f"{invalid[0]}; it is one of {', '.join(choices)}"
-            hint = did_you_mean(invalid[2], choices)
+            hint = did_you_mean(CALLED.get(invalid[2], invalid[2]), choices)
         raise UsageError(f"{message}; {self.prog} --help lists the options{hint}")
 
 

@@ -77,9 +77,11 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
 
 
 def _prom_file(text: str) -> Path:
-    """Raises ArgumentTypeError if node_exporter would not read the file."""
+    """Raises ArgumentTypeError if node_exporter would not read the file, or its folder is missing."""
     if not text.endswith(".prom"):
         raise argparse.ArgumentTypeError(f"{text} does not end in .prom, and node_exporter reads no other files")
+    if not Path(text).absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder {Path(text).parent} does not exist: create it first")
     return Path(text)
 
 

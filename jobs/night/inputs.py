@@ -25,6 +25,7 @@ import numpy as np
 
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, ReadBrokerConfig, read_properties
 from filtering.consumption.offsets import BrokerOffsets
+from filtering.counted import did_you_mean
 from filtering.delivery.filter_hooks import FunctionHook, Hook
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, ShownVersions
 from filtering.subscriptions.events import GroupTopic, InvalidSubscriptionEvent, SubscriptionEvents
@@ -74,7 +75,10 @@ class StoreSnapshot:
         return segments(self.storage)
 
     def check(self) -> None:
-        """Raises CommitLogError if there is no log, OSError if it cannot be read."""
+        """Raises UsageError if there is no log, or the folder above is the store; OSError if it cannot be read."""
+        above, _, name = self.storage.root.rpartition("/")
+        if name == "commitlog" and Storage(above).child("config").is_folder():
+            raise UsageError(f"{self.storage.root} is only the log of the store {above}: give that")
         for segment in self.segments:
             with segment.open():
                 pass
@@ -455,8 +459,8 @@ def read_brokers(file: Path, shared: SubscriptionFile | None) -> list[BrokerEntr
 def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | None) -> BrokerEntry:
     unknown = next((key for key in entry if key not in _KEYS), None) if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or unknown is not None:
-        what = "" if unknown is None else f"{unknown}: is not known; "
-        raise UsageError(f"{where}: {what}a broker has the fields {', '.join(_KEYS)}")
+        what, hint = ("", "") if unknown is None else (f"{unknown}: is not known; ", did_you_mean(unknown, _KEYS))
+        raise UsageError(f"{where}: {what}a broker has the fields {', '.join(_KEYS)}{hint}")
     stores = entry.get("store")
     stores = [stores] if isinstance(stores, str) else stores
     if not isinstance(stores, list) or not stores or not all(isinstance(store, str) for store in stores):

@@ -322,7 +322,8 @@ def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], o
     if unknown:
         yield (
             f"unknown-subscription: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
-            f"are not replayed until --subscriptions or --recorded has theirs: {listed(unknown, NAMED)}"
+            "are not replayed until --subscriptions or --recorded has theirs, and for messages up to now until a night "
+            f"has them with at: and --redo-from (docs/SUBSCRIPTIONS.md): {listed(unknown, NAMED)}"
         )
 
 

@@ -124,7 +124,7 @@ def segments(storage: Storage) -> list[Segment]:
     from before, DLedger's begins where that ends (DLedgerCommitLog.dividedCommitlogOffset).
     """
     if problem := storage.why_no_folder():
-        raise CommitLogError(f"{storage.root} {problem}; give a broker's store folder, or the commitlog folder in it")
+        raise CommitLogError(f"{storage.root} {problem}; give a broker's store folder")
     folder = storage.child("commitlog")
     if not folder.is_folder():
         folder = storage
@@ -144,7 +144,7 @@ def segments(storage: Storage) -> list[Segment]:
     if not earlier and not later:
         raise CommitLogError(
             f"{folder.root} holds no commit log segment (a file named by its offset, as 00000000000000000000); "
-            "give a broker's store folder, or the commitlog folder in it"
+            "give a broker's store folder"
         )
     return earlier + later
 

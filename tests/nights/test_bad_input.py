@@ -21,6 +21,7 @@ from jobs import (
     deliver,
     explain,
     export,
+    inconsistency,
     ingest,
     lag,
     lint,
@@ -205,6 +206,12 @@ def test_an_option_that_has_another_name_here(run: Run, job: ModuleType, given: 
     assert (ended.code, ended.error.endswith(f"; did you mean {meant}?\n")) == (2, True), ended.error
 
 
+def test_a_message_without_its_option(run: Run) -> None:
+    assert run(explain, "--warehouse", "w", "ord-7").error.endswith("; did you mean --message ord-7?\n")
+    assert "did you mean" not in run(lint, "--warehouse", "w", "ord-7").error
+    assert "did you mean" not in run(inconsistency, "--warehouse", "w", "--group", "cg").error
+
+
 def test_no_usage(run: Run, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     options = "./spark-submit.sh nightly --help lists the options"
@@ -232,6 +239,7 @@ def test_no_usage(run: Run, tmp_path: Path) -> None:
     assert (code, out, one_line(error)) == (2, "", True)
     assert "argument TABLE: invalid choice: 'delivered'; it is one of commitlog, " in error
     assert error.endswith("; ./spark-submit.sh export --help lists the options; did you mean deliveries?\n")
+    assert run(export, "messages", *written).error.endswith("; did you mean commitlog?\n")
     code, out, error = run(export, "deliveries", *written)
     create = f"./spark-submit.sh nightly --warehouse {nowhere} --store STORE"
     missing = f"mqsieve: {nowhere} does not exist: check --warehouse, or create it with {create}\n"
@@ -435,6 +443,17 @@ def test_a_name_that_is_not_utf8_among_more_names_than_columns(run: Run, tmp_pat
     run(nightly, "--store", tmp_path / "store", "--warehouse", tmp_path / "w")
     first, second = (row["properties"] for row in rows_of(tmp_path / "w", "commitlog", "properties"))
     assert (len(first), first["\ufffd"], second) == (41, "w", {"\ufffd": "v"})
+
+
+def test_the_log_of_a_store_alone(run: Run, tmp_path: Path) -> None:
+    """Without the folders beside it, a night would not know offsets, queues and the version."""
+    store = capture("small") / "store"
+    ended = run(nightly, "--store", f"{store}/commitlog/", "--warehouse", tmp_path / "w")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.error == f"mqsieve: {store}/commitlog is only the log of the store {store}: give that\n"
+    shutil.copytree(store / "commitlog", tmp_path / "commitlog")
+    given = ("--store", tmp_path / "commitlog", "--subscriptions", EVENTS, "--warehouse", tmp_path / "w")
+    assert run(nightly, *given).code == 0
 
 
 def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(

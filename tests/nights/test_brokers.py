@@ -249,7 +249,8 @@ ENTRIES = {
     "no store": ("- name: a", "broker 1: store: is missing"),
     "an unknown key": (
         "- {store: /x, sotre: /y}",
-        "broker 1: sotre: is not known; a broker has the fields name, store, config, subscriptions",
+        "broker 1: sotre: is not known; a broker has the fields name, store, config, subscriptions, version; "
+        "did you mean store?",
     ),
     "not YAML": ("- {", "not YAML"),
     "no text": ("- {store: /x, config: [1]}", "broker 1: config: must be a text"),

@@ -297,7 +297,10 @@ def test_a_message_is_found_by_its_properties(tmp_path: Path, run: Run) -> None:
     assert "T 0/1" in explained("orderId = '8' AND price > 5").out.splitlines()[0]
     assert explained("orderId = '8'").out.startswith("2 messages match; choose one:")
     assert (explained("orderId = '9'").code, explained("orderId =").code) == (2, 2)
-    assert "has no message with orderId = '9'" in explained("orderId = '9'").error
+    assert explained("orderId = '9'").error.endswith("has no message with orderId = '9'\n")
+    assert "--where: Compared with the integer 5, price = '55.10' is an error" in explained("price > 5").error
+    assert explained("orderid = '8'").error.endswith(": none has orderid; did you mean orderId?\n")
+    assert explained("orderId = seven").error.endswith(": none has seven; if it is a text, write 'seven'\n")
 
 
 def test_the_options_that_choose_a_message_can_be_pasted(tmp_path: Path, run: Run) -> None:

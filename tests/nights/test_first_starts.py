@@ -59,7 +59,10 @@ def test_the_messages_before_its_offset_are_explained(broker: GrowingBroker) -> 
     broker.grow()
     broker.night([other, sql(after(15), "cg", EVERYTHING)])
     given = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0")
-    assert "began at a later message" in broker.run(explain, *given, "--offset", "6").out
+    assert (
+        "had committed a later offset when its first known subscription began"
+        in broker.run(explain, *given, "--offset", "6").out
+    )
     assert "DELIVERED" in broker.run(explain, *given, "--offset", "7", "--json").out
 
 
@@ -88,7 +91,9 @@ def test_the_messages_before_its_offset_among_damaged_ones(broker: GrowingBroker
     damage(broker, *(number for number in damaged if number >= 10))
     broker.night([other, sql(after(15), "cg", "n IN ('6', '12')")])
     place = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--offset")
-    assert "began at a later message" in broker.run(explain, *place, "6").out
+    assert (
+        "had committed a later offset when its first known subscription began" in broker.run(explain, *place, "6").out
+    )
     assert "STOPPED_BY_EXPRESSION" in broker.run(explain, *place, "7", "--json").out
     assert gained_and_kept(broker) == (11, 1)
 

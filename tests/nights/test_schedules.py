@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
@@ -24,6 +25,7 @@ from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, sql
 PROJECT = Path(__file__).parents[2]
 EXAMPLES = PROJECT / "conf" / "examples"
 LOG = PROJECT / "notebooks" / "your_own_log" / "messages.jsonl"
+PROMTOOL = shutil.which("promtool")
 PROGRAM = "/opt/mqsieve/bin/mqsieve"
 COMMAND = re.compile(r'(?:mqsieve |")([a-z-]+) (--.*?)(?= 2>&1| >>|"|$)', re.MULTILINE)
 JOBS_OF = {
@@ -31,7 +33,7 @@ JOBS_OF = {
     "mqsieve-record.service": ["record"],
     "mqsieve.cron": ["nightly"],
     "mqsieve.service": ["nightly", "report", "audit"],
-    "pull_request.yml": ["nightly", "lint", "what-if"],
+    "pull_request.yml": ["subscriptions", "nightly", "lint", "what-if"],
 }
 
 
@@ -125,15 +127,20 @@ def test_exit_codes_in_airflow(code: int, error: str | None, tmp_path: Path, mon
 EXPENSIVE, DEARER = "price > 50", "price > 50.0"
 
 
-def test_the_checks_of_a_pull_request(tmp_path: Path) -> None:
-    """The workflow's steps, run as GitHub runs them, on a branch that changes a subscription."""
+@pytest.mark.parametrize(
+    ("before", "counts"), [(EXPENSIVE, "1 gained, 0 lost, 1 kept"), (None, "2 gained, 0 lost, 0 kept")]
+)
+def test_the_checks_of_a_pull_request(before: str | None, counts: str, tmp_path: Path) -> None:
+    """The workflow's steps, run as GitHub runs them, on a branch that changes a subscription, or adds the first one."""
     origin, checkout, programs = (tmp_path / name for name in ("origin", "checkout", "programs"))
     origin.mkdir()
-    shutil.copy(LOG, origin)
+    (origin / "README.md").write_text("ours")
     git = ["git", "-c", "user.name=n", "-c", "user.email=n@example.com"]
     subprocess.run(["git", "init", "-q"], cwd=origin, check=True)
-    for line, expression in (("main", EXPENSIVE), ("change", DEARER)):
-        (origin / "subscriptions.yaml").write_text(f"- {{group: cg, topic: Orders, sql: {expression}}}\n")
+    for line, expression in (("main", before), ("change", DEARER)):
+        if expression is not None:
+            shutil.copy(LOG, origin)
+            (origin / "subscriptions.yaml").write_text(f"- {{group: cg, topic: Orders, sql: {expression}}}\n")
         for command in (
             ["init", "-q", "-b", line],
             ["checkout", "-q", "-B", line],
@@ -165,7 +172,7 @@ def test_the_checks_of_a_pull_request(tmp_path: Path) -> None:
     assert codes == {"replay": 0, "lint": 0, "what-if": 0, "comment": 0}
     assert (tmp_path / "gh").read_text() == "pr comment 7 --edit-last --create-if-none --body-file comment.md\n"
     comment = (checkout / "comment.md").read_text()
-    assert "## cg on Orders: 1 gained, 0 lost, 1 kept" in comment
+    assert f"## cg on Orders: {counts}" in comment
     assert comment.endswith("```\nno findings\n```\n")
 
 
@@ -183,17 +190,84 @@ def test_a_night_writes_gauges_that_the_alerts_read(broker: GrowingBroker, tmp_p
     rules = yaml.safe_load((EXAMPLES / "prometheus_alerts.yaml").read_text())["groups"][0]["rules"]
     read = {name for rule in rules for name in re.findall(r"mqsieve_\w+", rule["expr"])}
     assert read <= samples.keys()
-    if promtool := shutil.which("promtool"):
-        subprocess.run([promtool, "check", "rules", EXAMPLES / "prometheus_alerts.yaml"], check=True)
-        subprocess.run([promtool, "check", "metrics"], input=file.read_bytes(), check=True)
+    if PROMTOOL:
+        subprocess.run([PROMTOOL, "check", "metrics"], input=file.read_bytes(), check=True)
     written = file.read_text()
     broker.run(nightly, "--store", broker.folder / "nowhere", "--warehouse", broker.folder / "w", "--metrics", file)
     assert file.read_text() == written
 
 
+RAN, ATTENTION, BEHIND = (
+    f"mqsieve_{name}" for name in ("night_run_timestamp_seconds", "night_attention", "consumer_exact_lag_messages")
+)
+NO_NIGHT, NEEDS_ATTENTION, IS_BEHIND = "MqsieveNightIsMissing", "MqsieveNeedsAttention", "MqsieveGroupIsBehind"
+OF_A_GROUP = "broker='a',group='{}',topic='T',queue='{}'"
+
+
+def alarm(summary: str, **labels: str) -> dict[str, Any]:
+    return {"exp_labels": labels, "exp_annotations": {"summary": summary}}
+
+
+def fires(at: str, alert: str, *alarms: dict[str, Any]) -> dict[str, Any]:
+    """What promtool expects of an alert at a time."""
+    return {"eval_time": at, "alertname": alert, "exp_alerts": list(alarms)}
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="needs Prometheus's promtool (CONTRIBUTING.md)")
+def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
+    """Hours on a clock from 0: broker a has a night at 0, broker b at 20; the file of both is gone from hour 48 on."""
+    series = {
+        f"{RAN}{{broker='a'}}": "0x48",
+        f"{RAN}{{broker='b'}}": f"0x19 {20 * 3600}x28",
+        f"{ATTENTION}{{broker='a',condition='does-not-compile',severity='error'}}": "0 2 0x46",
+        f"{ATTENTION}{{broker='a',condition='behind',severity='warn'}}": "3x48",
+        f"{BEHIND}{{{OF_A_GROUP.format('cg', 0)}}}": "6000x48",
+        f"{BEHIND}{{{OF_A_GROUP.format('cg', 1)}}}": "4000 4001 4000x46",
+        f"{BEHIND}{{{OF_A_GROUP.format('other', 0)}}}": "10000x48",
+    }
+    ended = "ended for 26 hours, or its file of gauges is gone"
+    without_a, without_b = (alarm(f"no night of {name} {ended}", severity="page", broker=name) for name in ("a", "b"))
+    failing = alarm(
+        "a: does-not-compile (docs/OPERATIONS.md says what it means)",
+        severity="ticket",
+        broker="a",
+        condition="does-not-compile",
+    )
+    behind = alarm("cg did not get 10001 messages of T yet", severity="ticket", broker="a", group="cg", topic="T")
+    expected = [
+        fires("26h", NO_NIGHT),
+        fires("27h", NO_NIGHT, without_a),
+        fires("47h", NO_NIGHT, without_a, without_b),
+        fires("50h", NO_NIGHT, alarm(f"no night {ended}", severity="page")),
+        fires("0h", NEEDS_ATTENTION),
+        fires("1h", NEEDS_ATTENTION, failing),
+        fires("2h", NEEDS_ATTENTION),
+        fires("0h", IS_BEHIND),
+        fires("1h", IS_BEHIND, behind),
+        fires("2h", IS_BEHIND),
+    ]
+    tests = {
+        "rule_files": [str(EXAMPLES / "prometheus_alerts.yaml")],
+        "evaluation_interval": "1h",
+        "tests": [
+            {
+                "interval": "1h",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "alert_rule_test": expected,
+            }
+        ],
+    }
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
+    for verb, file in (("check", EXAMPLES / "prometheus_alerts.yaml"), ("test", tmp_path / "tests.yaml")):
+        subprocess.run([str(PROMTOOL), verb, "rules", str(file)], check=True)
+
+
 def test_a_file_that_prometheus_would_not_read(run: Run, tmp_path: Path) -> None:
     ended = run(nightly, "--store", tmp_path, "--warehouse", tmp_path / "w", "--metrics", tmp_path / "metrics.txt")
     assert (ended.code, "metrics.txt does not end in .prom" in ended.error) == (2, True)
+    ended = run(nightly, "--store", tmp_path, "--warehouse", tmp_path / "w", "--metrics", tmp_path / "no" / "m.prom")
+    assert (ended.code, f"the folder {tmp_path}/no does not exist: create it first" in ended.error) == (2, True)
+    assert not (tmp_path / "w").exists()
 
 
 def test_the_first_example_of_a_night(run: Run, tmp_path: Path) -> None:

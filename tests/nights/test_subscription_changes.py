@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from answers.facts import open_facts
 from filtering.predicate import FALSE, to_json
-from jobs import explain, nightly, register, replay
+from jobs import explain, nightly, register, replay, what_if
+from jobs import subscriptions as subscriptions_job
 from schemas import subscriptions
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
@@ -289,7 +291,7 @@ def test_the_stores_own_consumer_filter_is_read(broker: GrowingBroker) -> None:
         explain, "--group", "cg_unknown", *("--topic", "T", "--queue", "0", "--offset", "0"), *given[2:4]
     )
     assert "cg_unknown has no subscription in" in asked.error
-    assert "but committed offsets: give what it subscribes to in --subscriptions" in asked.error
+    assert "but committed offsets: give a night what it subscribes to and since when (at:)" in asked.error
 
 
 @pytest.mark.parametrize("job", [nightly, register])
@@ -465,3 +467,55 @@ def test_a_held_pull_keeps_the_subscription_that_it_brought(
     place = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--offset")
     explained = [json.loads(broker.run(explain, *place, offset, "--json").out)["uncertain"] for offset in range(10)]
     assert [offset for offset, why in enumerate(explained) if why] == uncertain
+
+
+def test_a_list_from_a_warehouse_is_what_is_in_force(broker: GrowingBroker) -> None:
+    """A list to begin with, for people and pull requests. Groups that are away are named, not listed."""
+    lines = [
+        sql(BEFORE, "cg", LOW), sql(after(3), "cg", HIGH), event(BEFORE, "register", "cg_tag", expression="a || b"),
+        event(BEFORE, "register", "cg_time", consume_from=BEFORE, expression="*"), sql(BEFORE, "cg_away", HIGH),
+        event(after(5), "unregister", "cg_away"),
+    ]  # fmt: skip
+    broker.night(lines)
+    written = broker.run(subscriptions_job, "--warehouse", broker.folder / "w")
+    assert (written.code, written.error) == (0, "3 subscriptions of 3 groups; left out, as they are away: cg_away\n")
+    assert yaml.safe_load(written.out) == [
+        {"group": "cg", "topic": "T", "sql": HIGH, "consume_from": "first"},
+        {"group": "cg_tag", "topic": "T", "tag": "a || b"},
+        {"group": "cg_time", "topic": "T", "tag": "*", "consume_from": BEFORE},
+    ]
+    (broker.folder / "list.yaml").write_text(written.out)
+    asked = broker.run(what_if, "--warehouse", broker.folder / "w", "--changes", broker.folder / "list.yaml")
+    assert asked.out == "no subscription differs from what is in force\n"
+    assert broker.run(subscriptions_job).error == "mqsieve: give either files, or --warehouse with a warehouse\n"
+
+
+def test_a_list_with_times_tells_the_past_of_groups_that_the_store_does_not_list(broker: GrowingBroker) -> None:
+    """The committed offset shows that the group was there; only a list with at: and --redo-from says what it got."""
+    write_own_list(broker, LOW)
+    broker.commit(cg=10, cg_tag=10)
+    given = without_subscriptions(broker)
+    ended = broker.run(nightly, *given)
+    assert "cg_tag" in ended.out
+    assert "until a night has them with at: and --redo-from" in " ".join(ended.out.split())
+    own = broker.folder / "store" / "config" / "consumerFilter.json"
+    tags = broker.folder / "tags.yaml"
+    tags.write_text("- {group: cg_tag, topic: T, tag: '*'}\n")
+    lists = ("--subscriptions", own, "--subscriptions", tags)
+    assert broker.run(nightly, *given, *lists).code == 0
+    assert broker.received("cg_tag") == []
+    asked = ("--topic", "T", "--queue", "0", "--offset", "3", "--group", "cg_tag", *given[2:4])
+    out = broker.run(explain, *asked).out
+    assert "the group had committed a later offset when its first known subscription began" in out
+    assert "the group was there before, and what it subscribed to then is not known" in out
+    broker.grow()
+    broker.commit(cg=10, cg_tag=10)
+    assert broker.run(nightly, *given, *lists).code == 0
+    assert (
+        "the group had committed a later offset when its first known subscription began"
+        in broker.run(explain, *asked).out
+    )
+    tags.write_text("- {group: cg_tag, topic: T, tag: '*', at: 2001-01-01}\n")
+    assert broker.run(nightly, *given, *lists, "--redo-from", 0).code == 0
+    assert broker.received("cg_tag") == list(range(20))
+    assert broker.received("cg")[:5] == [0, 1, 2, 3, 4]

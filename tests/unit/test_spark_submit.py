@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -175,6 +176,21 @@ def test_help_lists_every_job_with_what_it_does(machine: Machine) -> None:
     for job, purpose in listed.items():
         assert f": {purpose}" in (PROJECT / "jobs" / f"{job.replace('-', '_')}.py").read_text("utf-8").split("\n")[0]
     assert machine.run() == (2, "", out)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+@pytest.mark.parametrize("ends_at_once", [False, True])
+def test_a_reader_that_has_enough_of_the_help(machine: Machine, arguments: list[str], ends_at_once: bool) -> None:
+    """As head does. A shell behind nohup or a Python program may go on when the reader has closed the output."""
+    command = [str(machine.bin / "bash"), str(machine.project / "spark-submit.sh"), *arguments]
+    started = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={"PATH": str(machine.bin)},
+        restore_signals=ends_at_once,
+    )  # fmt: skip
+    assert started.stdout is not None
+    started.stdout.close()
+    _, error = started.communicate()
+    assert (started.returncode, error) == (-signal.SIGPIPE if ends_at_once else 141, "")
 
 
 def test_its_version(machine: Machine) -> None:

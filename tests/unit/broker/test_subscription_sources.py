@@ -178,6 +178,7 @@ def test_where_a_group_begins_in_every_format(written: str | int, means: Consume
         ("- group: cg\n  topic: T\n  tag: a\n  sql: b", "not both"),
         ("- topic: T\n  tag: a", "group: is missing"),
         ("- group: cg\n  topic: T\n  tags: a", "tags: is not known"),
+        ("- group: cg\n  topic: T\n  tags: a", "; did you mean tag?"),
         ("- group: cg\n  topic: T\n  tag: [a, b]", "tag: must be a text"),
         ("- group: cg\n  topic: T\n  tag:", 'tag: is empty; write "*" for every message'),
         (
