@@ -506,7 +506,7 @@ def test_without_the_record_the_rules_foretell_what_every_group_got(tmp_path: Pa
     assert {key[0] for key in attempts - popped} <= DIFFER
     assert popped.total() == len(deliveries)
     uncertain = {row["consumer_group"] for row in rows_of(warehouse, "delivery_stats") if row["uncertain"]}
-    assert uncertain == DIFFER
+    assert uncertain == {*DIFFER, "pop_expired"}  # which came back in the night in which the broker deleted messages
     assert run(audit, "--warehouse", warehouse).code == 0
 
 
