@@ -52,7 +52,7 @@ from schemas.run_ledger import (
     nights_of,
     unreplaced_runs,
 )
-from schemas.subscriptions import read_events
+from schemas.subscriptions import keep_compiled, read_events
 from schemas.tables import CURRENT_OFFSETS, DELIVERY_STATS, QUEUE_PROGRESS
 
 if TYPE_CHECKING:
@@ -83,12 +83,14 @@ class BrokerFacts:
     """The stored data of one broker. ``entries`` are its entries in the run ledger, in order; at least one.
 
     ``newer``: its state after the last night, where that is known. Answers then take offsets and subscriptions from it.
+    ``compiles_anew``: what the stored subscriptions compiled to is not taken from their table, as audits need it.
     """
 
     warehouse: Warehouse
     entries: Sequence[LedgerEntry]
     expressions: Expressions = field(default_factory=Expressions)
     newer: NewerState | None = None
+    compiles_anew: bool = False
 
     @property
     def last(self) -> LedgerEntry:
@@ -197,6 +199,8 @@ class BrokerFacts:
 
     @cached_property
     def history(self) -> list[SubscriptionRow]:
+        if not self.compiles_anew:
+            keep_compiled(self.warehouse, self.entries, self.expressions)
         return self.history_after(self.events)
 
     def history_after(self, events: Iterable[SubscriptionEvent]) -> list[SubscriptionRow]:
@@ -364,7 +368,7 @@ def open_facts(
         check_only_broker(list(runs))
     name = broker_name if broker_name is not None else next(iter(runs))
     check_broker(name, list(runs))
-    return BrokerFacts(warehouse, runs[name], expressions or Expressions())
+    return BrokerFacts(warehouse, runs[name], expressions or Expressions(), compiles_anew=expressions is not None)
 
 
 def open_brokers(warehouse: Warehouse) -> list[BrokerFacts]:

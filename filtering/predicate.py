@@ -231,8 +231,12 @@ def postorder(roots: Iterable[Predicate]) -> Iterator[Predicate]:
             yield node
         elif node not in seen:
             seen.add(node)
-            stack.append((node, True))
-            stack.extend((operand, False) for operand in reversed(node.operands))
+            operands = node.operands
+            if operands:
+                stack.append((node, True))
+                stack.extend([(operand, False) for operand in reversed(operands)])
+            else:
+                yield node
 
 
 # Predicates as JSON.

@@ -55,7 +55,7 @@ class Scope:
     def facts(self) -> list[BrokerFacts]:
         """The stored data of each broker."""
         expressions = Expressions()
-        return [BrokerFacts(self.warehouse, runs, expressions) for runs in self._runs.values()]
+        return [BrokerFacts(self.warehouse, runs, expressions, compiles_anew=True) for runs in self._runs.values()]
 
     def first_kept(self, broker_name: str) -> str:
         """The first run of a broker whose messages maintenance has not removed."""

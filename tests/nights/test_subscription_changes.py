@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from answers.facts import open_facts
+from filtering.delivery.message_filter import delivers
 from filtering.predicate import FALSE, to_json
 from jobs import explain, nightly, register, replay, what_if
 from jobs import subscriptions as subscriptions_job
@@ -60,6 +61,7 @@ def test_what_an_older_mqsieve_compiled_is_compiled_again(
         older.setattr(subscriptions, "compiled_by", lambda: "older")
         older.setattr(subscriptions, "to_json", lambda _: to_json([FALSE, FALSE]))
         broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "other", HIGH)])
+    assert FALSE not in map(delivers, open_facts(Warehouse.at(str(broker.folder / "w"))).in_force)
     broker.grow()
     broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "other", HIGH)])
     stored = rows_of(broker.folder / "w", "subscriptions")
