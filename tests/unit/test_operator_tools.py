@@ -337,6 +337,15 @@ def test_what_each_client_runs_becomes_heartbeats(tmp_path: Path, capsys: pytest
     ]  # fmt: skip
 
 
+def test_a_client_that_subscribes_by_class_runs_without_a_filter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c@1").write_text(RUNNING.replace("false    SubExpression: paid || shipped", "true     SubExpression: F"))
+    subscriptions.main([str(tmp_path / "c@1")])
+    [event] = parse_subscriptions(capsys.readouterr().out).events
+    assert [each["topic"] for each in event.subscriptions if each.get("class_filter_mode")] == ["Payments"]
+
+
 def test_a_client_whose_group_is_not_known_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c@1").write_text(RUNNING.replace("%RETRY%cg_rich", "Other"))
     with pytest.raises(UsageError, match=r"c@1: which group is this\?"):

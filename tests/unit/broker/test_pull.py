@@ -96,6 +96,14 @@ def test_a_subscription_sent_with_the_pull() -> None:
     assert pull_refusal(row("||", "TAG", pulled), 99, FILTERING) == ResponseCode.SUBSCRIPTION_PARSE_FAILED.value
 
 
+def test_a_pop_is_refused_only_if_its_expression_does_not_compile() -> None:
+    good, bad = (
+        dataclasses.replace(row(text, operation=Operation.POP_SUBSCRIPTION), pops=True) for text in ("qty > 1", "qty >")
+    )
+    assert pull_refusal(good, 99, BrokerConfig()) is None
+    assert pull_refusal(bad, 99, FILTERING) == ResponseCode.SUBSCRIPTION_PARSE_FAILED.value
+
+
 @pytest.mark.parametrize("type", ["", "SQL92"])
 def test_an_empty_expression_of_another_type_than_tags_does_not_parse(type: str) -> None:
     sent = row("", type, Operation.PULL_SUBSCRIPTION)

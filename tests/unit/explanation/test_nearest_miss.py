@@ -27,6 +27,7 @@ EVERY = 30
         ("a IS NULL", {"a": "1"}, "without a"),
         ("a CONTAINS 'x'", {"a": "b"}, "a = 'bx'"),
         ("a = b", {"a": "1", "b": "2"}, "b = '1'"),
+        ("a > b AND b = 50", {"a": "5", "b": "50"}, "a = '50.01'"),
         ("a = 'x' AND b = 'y'", {"a": "1"}, "a = 'x' and b = 'y'"),
         ("a = 'x' OR b = 5 AND c = 6", {}, "a = 'x'"),
         ("NOT (flag = TRUE)", {"flag": "true"}, "flag = 'false'"),
