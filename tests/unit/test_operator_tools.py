@@ -340,7 +340,8 @@ def test_what_each_client_runs_becomes_heartbeats(tmp_path: Path, capsys: pytest
 def test_a_client_that_subscribes_by_class_runs_without_a_filter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "c@1").write_text(RUNNING.replace("false    SubExpression: paid || shipped", "true     SubExpression: F"))
+    by_class = RUNNING.replace("false    SubExpression: paid || shipped", "true     SubExpression: F")
+    (tmp_path / "c@1").write_text(by_class)
     subscriptions.main([str(tmp_path / "c@1")])
     [event] = parse_subscriptions(capsys.readouterr().out).events
     assert [each["topic"] for each in event.subscriptions if each.get("class_filter_mode")] == ["Payments"]
