@@ -4,10 +4,13 @@ No file of a broker names them all. A group pops a topic if the broker's record 
 config/messageRequestMode.json says so (PopGroups), or if an event names a protocol that pops. It counts from the
 start before. An event with a protocol that pulls ends it.
 
-An operator may switch remoting clients while they are online. No event has it, but two nights show it: a group that
-pulled before pops from the first pop of the record on, and one that the configuration tells to pull again does so
-after the last pop. The record also has how far it had come in each queue. So what it pulled is what it did not pop:
-what its filter matches before the first pop began to read, and after what the last one read.
+An operator may switch remoting clients while they are online. Often no event has it, but the record shows it: a group
+that pulled before pops from the first pop on, and one that the configuration tells to pull again does so after the last
+pop. Which group pulled before is known from the night before. In the first night of a group, one that the configuration
+names, or whose clients did not pop from the start by their protocols, may have: a pop comes after its message in the
+log, so what the group popped is in the record, and what it read before the first pop was pulled. The record also has
+how far it had come in each queue. So what it pulled is what it did not pop: what its filter matches before the first
+pop began to read, and after what the last one read.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Offsets
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.pops.record import subscribed_topic
-from filtering.subscriptions.events import GRPC_PUSH, GroupTopic, Operation, SubscriptionEvent
+from filtering.subscriptions.events import GRPC_PUSH, REMOTING_POP, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 Interval = tuple[int, int]
@@ -143,8 +146,9 @@ class PopModes:
             pulled_before = not popped_before and any(
                 row.is_consuming and row.valid_from <= before for row in rows.get(key, ())
             )
+            is_new = not popped_before and key in popped and key in groups.popping | groups.pulling
             marks = []
-            if pulled_before and (key in popped or key in asked or key in groups.popping):
+            if is_new or (pulled_before and (key in popped or key in asked or key in groups.popping)):
                 marks.append((max(first, before + 1), True))
             if key in groups.pulling and (popped_before or key in popped):
                 marks.append((max(last, before) + 1, False))
@@ -197,15 +201,20 @@ class PopModes:
     ) -> dict[GroupTopic, list[Interval]]:
         """When groups pop, by what was known up to ``known_to`` (ms)."""
         said, known = _said(events), {**self.configured, **self.recorded}
+        remoting = _said(event for event in events if event.protocol == REMOTING_POP)
         for key, at in _requests(events).items():
             known[key] = min(at, known.get(key, at))
         known = {key: at for key, at in known.items() if at <= known_to}
         by_key = {}
         for key in said.keys() | known.keys():
             marks, switches = said.get(key, []), self.switched.get(key, ())
-            if marks and marks[0][1]:
-                marks = [(BEGINNING, True), *marks[1:]]
             since = known.get(key)
+            if marks and marks[0][1]:
+                at, began = marks[0][0], BEGINNING
+                was_consuming = any(row.is_consuming and row.valid_from < at for row in rows.get(key, ()))
+                if since is not None and key in self.recorded and key in remoting and was_consuming:
+                    began = min(since, at)
+                marks = [(began, True), *marks[1:]]
             if not marks and switches and (switches[0][1] or since is None):
                 marks = [*switches]
             elif since is not None and not any(time <= since and pops for time, pops in marks):

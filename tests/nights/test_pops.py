@@ -664,6 +664,32 @@ def test_a_group_that_is_switched_while_it_is_online(broker: GrowingBroker) -> N
     assert broker.facts() == before
 
 
+@pytest.mark.parametrize("last_mode", ["POP", "PULL"])
+@pytest.mark.parametrize("nights", ["first", "second"])
+def test_a_group_that_is_switched_in_its_first_night(broker: GrowingBroker, nights: str, last_mode: str) -> None:
+    """Its first pop begins to read where its pulls ended, so what matches before was pulled."""
+    if nights == "second":
+        broker.night([])
+    started = broker.log.time
+    events = [event(started, "register", "g", type="TAG", expression="A", consume_from="first")]
+    for tags in ("A", "B", "A", "A", "B", "A"):  # 10 to 15; 14 is in the range of the first pop
+        broker.log.append(TAGS=tags)
+    pop(broker, "g", 13, 15)
+    switch(broker, last_mode)
+    broker.night(events)
+    rows = [row for row in rows_of(broker.folder / "w", "deliveries") if row["topic"] == "T"]
+    assert sorted((row["queue_offset"], row["source"]) for row in rows) == [
+        (10, "PLANNED"), (12, "PLANNED"), (13, "RECORDED"), (15, "RECORDED")
+    ]  # fmt: skip
+    assert uncertain_messages(broker) == 0
+    assert broker.passes_audits()
+    broker.log.append(TAGS="A")
+    broker.log.write(broker.folder / "store")
+    broker.night(events)
+    later = [row["source"] for row in rows_of(broker.folder / "w", "deliveries") if row["queue_offset"] == 16]
+    assert later == (["PLANNED"] if last_mode == "PULL" else [])
+
+
 def test_the_record_is_judged_by_the_messages_that_a_new_queue_had_then(broker: GrowingBroker) -> None:
     """The topic is deleted and made again: messages of the old queue have the same offsets."""
     broker.log.append(3, TAGS="A")

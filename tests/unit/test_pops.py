@@ -110,7 +110,9 @@ def test_when_a_group_pops(
         (PopGroups(), {KEY: (150, 160)}, (120, 199), [(150, FOREVER)]),
         (PopGroups(frozenset({KEY})), {}, (120, 199), [(199, FOREVER)]),
         (PopGroups(pulling=frozenset({KEY})), {KEY: (150, 160)}, (120, 199), [(150, 161)]),
-        (PopGroups(pulling=frozenset({KEY})), {KEY: (150, 160)}, (BEGINNING, 199), [(BEGINNING, 161)]),
+        (PopGroups(pulling=frozenset({KEY})), {KEY: (150, 160)}, (BEGINNING, 199), [(150, 161)]),
+        (PopGroups(frozenset({KEY})), {KEY: (150, 160)}, (BEGINNING, 199), [(150, FOREVER)]),
+        (PopGroups(frozenset({KEY})), {KEY: (150, 160)}, (90, 199), [(150, FOREVER)]),
         (PopGroups(pulling=frozenset({KEY})), {}, (120, 199), []),
     ],
 )
@@ -126,6 +128,26 @@ def test_a_group_that_is_switched_while_it_is_online(
     modes = PopModes.from_text(modes.with_pops({key: first for key, (first, _) in popped.items()}).text)
     pops = modes.pops(rows, events, groups, BrokerConfig(), expects_record=True)
     assert pops.recorded.get(KEY, []) == expected
+
+
+@pytest.mark.parametrize(
+    ("protocol", "first_pop", "expected"),
+    [
+        ("remoting_pop", 250, (250, FOREVER)),
+        ("remoting_pop", 350, (300, FOREVER)),
+        ("remoting_pop", None, (BEGINNING, FOREVER)),
+        ("grpc_simple", 250, (BEGINNING, FOREVER)),
+    ],
+)
+def test_a_protocol_that_is_first_seen_while_the_group_is_online(
+    protocol: str, first_pop: int | None, expected: tuple[int, int]
+) -> None:
+    """gRPC clients cannot be switched."""
+    events = [registered(100), registered(300, protocol)]
+    rows = {KEY: subscription_history(events, BrokerConfig())}
+    modes = PopModes({} if first_pop is None else {KEY: first_pop})
+    pops = modes.pops(rows, events, PopGroups(), BrokerConfig(), expects_record=True)
+    assert pops.recorded[KEY] == [expected]
 
 
 def test_events_keep_their_protocol_and_what_requests_carry() -> None:
