@@ -139,7 +139,9 @@ class PopModes:
         known, asked = self._intervals(rows, events, before), _requests(events)
         asked = {key: at for key, at in asked.items() if before < at <= end}
         switched = dict(self.switched)
-        for key in sorted((popped.keys() | asked.keys() | groups.popping | groups.pulling) - _said(events).keys()):
+        # Remoting clients that were switched back to pulls send heartbeats without a protocol.
+        fixed = _said(event for event in events if event.protocol != REMOTING_POP)
+        for key in sorted((popped.keys() | asked.keys() | groups.popping | groups.pulling) - fixed.keys()):
             started = _start(rows.get(key, ()), end)
             first, last = popped.get(key, (asked.get(key, started if started > before else end), before))
             popped_before = any(since <= before < until for since, until in known.get(key, ()))
@@ -214,7 +216,7 @@ class PopModes:
                 was_consuming = any(row.is_consuming and row.valid_from < at for row in rows.get(key, ()))
                 if since is not None and key in self.recorded and key in remoting and was_consuming:
                     began = min(since, at)
-                marks = [(began, True), *marks[1:]]
+                marks = sorted([(began, True), *marks[1:], *switches])
             if not marks and switches and (switches[0][1] or since is None):
                 marks = [*switches]
             elif since is not None and not any(time <= since and pops for time, pops in marks):

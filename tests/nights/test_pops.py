@@ -690,6 +690,42 @@ def test_a_group_that_is_switched_in_its_first_night(broker: GrowingBroker, nigh
     assert later == (["PLANNED"] if last_mode == "PULL" else [])
 
 
+def test_a_group_whose_clients_said_that_they_pop_is_switched_back_to_pulls(broker: GrowingBroker) -> None:
+    """The heartbeats of clients that pull have no protocol, as record sees them. Then it pops again."""
+
+    def new(*tags: str) -> None:
+        for each in tags:
+            broker.log.append(TAGS=each)
+        broker.log.write(broker.folder / "store")
+
+    def heartbeat(at: int, **more: str) -> str:
+        subscription = {"topic": "T", "type": "TAG", "expression": "A", "sub_version": 1}
+        client = {"group": "g", "client_id": "g#1", "consume_from": "first", "subscriptions": [subscription]}
+        return json.dumps({"at": at, "op": "heartbeat", **client, **more})
+
+    events = [heartbeat(BEFORE, protocol="remoting_pop")]
+    new("A", "B")
+    pop(broker, "g", 10)
+    switch(broker, "POP")
+    broker.night(events)
+    new("A")
+    pop(broker, "g", 12, start=12)
+    new("B", "A", "A")
+    switch(broker, "PULL")
+    broker.night([*events, heartbeat(broker.log.time)])
+    new("A")
+    broker.night([*events, heartbeat(broker.log.time)])
+    new("A")
+    pop(broker, "g", 17)
+    switch(broker, "POP")
+    broker.night([*events, heartbeat(broker.log.time, protocol="remoting_pop")])
+    rows = [row for row in rows_of(broker.folder / "w", "deliveries") if row["topic"] == "T"]
+    assert sorted((row["queue_offset"], row["source"]) for row in rows) == [
+        (offset, "RECORDED" if offset in (10, 12, 17) else "PLANNED") for offset in (10, 12, 14, 15, 16, 17)
+    ]
+    assert broker.passes_audits()
+
+
 def test_the_record_is_judged_by_the_messages_that_a_new_queue_had_then(broker: GrowingBroker) -> None:
     """The topic is deleted and made again: messages of the old queue have the same offsets."""
     broker.log.append(3, TAGS="A")
