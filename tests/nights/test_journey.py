@@ -157,6 +157,8 @@ def test_a_message_that_was_sent_twice_has_two_lives(asked: Asked) -> None:
     assert steps(asked.answer("--message", ids[0], "--group", "cg")) == [("DELIVERED", "T")]
     again = [("DELIVERED", "T"), ("DELIVERED", "%RETRY%cg")]
     assert steps(asked.answer("--message", ids[1], "--group", "cg")) == again
+    place = ("--topic", "%RETRY%cg", "--queue", 0, "--offset", 0)
+    assert steps(asked.answer(*place, "--group", "cg")) == again
 
 
 def test_a_message_without_a_unique_key(asked: Asked) -> None:

@@ -87,6 +87,19 @@ def test_it_begins_at_the_end_of_a_queue_without_its_first_message(broker: Growi
     assert broker.passes_audits()
 
 
+def test_the_offset_of_the_first_message_is_an_offset(broker: GrowingBroker) -> None:
+    """The group never received a message. Its offset, 0, is removed, and so is the first message."""
+    events = [subscribed(BEFORE - 1, "last"), event(BEFORE, "unregister", "cg")]
+    save(broker, cg=0)
+    assert broker.night(events).code == 0
+    broker.log.append(300)
+    broker.grow()
+    broker.log.write(broker.folder / "store", broker.log.segment)
+    save(broker)
+    assert broker.night(events).code == 0
+    assert pending(broker) == 0
+
+
 def test_an_operator_may_set_an_offset_after_that(broker: GrowingBroker) -> None:
     events = removed(broker)
     grow(broker, cg=30)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.broadcasting import OWN_OFFSETS
+from filtering.consumption.broadcasting import OWN_OFFSETS, broadcasting_clients, clients_that_pulled
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.plan import NightPlan, first_difference, plan_night
 from filtering.delivery.pull_window import BEGINNING, FOREVER, WindowKind
@@ -90,3 +90,9 @@ def test_a_client_that_leaves_under_another_id_changes_who_waits() -> None:
     both = [come(10, "c1", "last"), come(10, "c2", "last")]
     one, other = ([parse_event(line) for line in [*both, leave(20, client)]] for client in ("c1", "c2"))
     assert first_difference(one, other, 100, BrokerConfig(), Expressions()) == 20
+
+
+def test_a_client_that_leaves_when_it_comes_pulls_nothing() -> None:
+    lines = [come(10, "c1", "first"), leave(10, "c1"), come(10, "c2", "first")]
+    stays = broadcasting_clients(in_order(map(parse_event, lines)))["cg", "T"]
+    assert clients_that_pulled(stays, 5, 10) == ["c2"]
