@@ -1,11 +1,13 @@
-"""Shows whether tests would see a slip: makes random mutants of modules, and runs the tests that import them.
+"""Shows whether tests would see a slip: makes random mutants of modules, and runs the tests that call what changed.
 
-    python -m tests.mutants [--count 300] [--seed 1] [--files 6] [--nights] [MODULE …]
+    python -m tests.mutants --folder /tmp/mutants [--count 300] [--seed 1] [--files 6] [--nights] [MODULE …]
 
 A mutant has one change: a flipped comparison, a number one greater, ``and`` instead of ``or``, a condition that is
-negated, or a statement left out. Each runs in a copy of the repository against the test files whose imports reach its
-module, until one fails: those that are named as it or its folders first, then the nearest. Prints each survivor, and
-the share that was caught.
+negated, or a statement left out. First all tests run once in a copy of the repository: which functions does each call?
+Then the tests that call a mutant's function run, until one fails: those that call the fewest functions first. Where no
+test calls it (modules' own statements, and loops that Numba compiles), or none of these fails, the test files run whose
+imports reach the module: those that are named as it or its folders first, then the nearest. Prints each mutant, and
+the share that was caught. With the same folder, a run goes on where it ended.
 """
 
 from __future__ import annotations
@@ -13,22 +15,36 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import pickle
 import random
 import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Iterator
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
+from types import CodeType, FrameType
 
 import numba  # noqa: F401  # loaded once, before the process of each mutant begins
+import pyarrow.compute  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 import pytest
+import sqlglot.optimizer  # noqa: F401
+import yaml  # noqa: F401
 
 ROOT = Path(__file__).parents[1]
 MUTATED = ("filtering", "jobs/night")
-SECONDS = 600
+SETS_UP = ("tests/unit/test_spark_submit.py", "tests/unit/test_application.py")
+"""Tests that run spark-submit.sh, which would install its packages in the copy."""
+FIRST, SECONDS = 30, 40
+"""Of the tests that call a function, those that call the fewest others run first, and at most so many seconds."""
+Function = tuple[str, int]
+"""A function's file, and its first line."""
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
@@ -107,33 +123,108 @@ class Change(ast.NodeTransformer):
         return node
 
 
-def mutant(path: Path, rng: random.Random) -> tuple[str, str]:
-    """A mutant of a module: its text, and what was changed."""
-    tree = ast.parse(path.read_text("utf-8"))
-    node, kind = rng.choice(list(sites(tree)))
-    place = f"{path.relative_to(ROOT)}:{node.lineno} {kind}: {ast.unparse(node).splitlines()[0]}"  # type: ignore[attr-defined]
-    return ast.unparse(ast.fix_missing_locations(Change(node).visit(tree))), place
+def functions(tree: ast.Module) -> dict[int, int]:
+    """By node (its id), the first line of the innermost function that it is in."""
+    lines: dict[int, int] = {}
+    for each in ast.walk(tree):  # outer functions come first
+        if isinstance(each, ast.FunctionDef):
+            line = min([each.lineno, *(decorator.lineno for decorator in each.decorator_list)])
+            lines |= {id(part): line for statement in each.body for part in ast.walk(statement)}
+    return lines
 
 
-def fails(folder: Path, tests: list[str]) -> bool:
-    """Whether a test fails, or takes longer than SECONDS, in a process that has not loaded the repository."""
+class Calls:
+    """A plugin of pytest that records which functions each test calls, itself or in its fixtures, and its seconds."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, set[Function]] = {}
+        self.seconds: dict[str, float] = {}
+        self.failed: set[str] = set()
+        self._fixtures: dict[object, set[Function]] = {}
+        self._called: dict[int, CodeType] = {}
+
+    def _trace(self, frame: FrameType, _event: str, _argument: object) -> None:
+        self._called[id(frame.f_code)] = frame.f_code
+
+    @contextmanager
+    def _recorded(self, calls: set[Function]) -> Iterator[None]:
+        before, self._called = self._called, {}
+        yield
+        called, self._called = self._called, before
+        starts = tuple(f"{Path.cwd() / room}/" for room in MUTATED)
+        here = [code for code in called.values() if code.co_filename.startswith(starts)]
+        calls |= {(os.path.relpath(code.co_filename), code.co_firstlineno) for code in here}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Iterator[None]:
+        threading.settrace(self._trace)
+        sys.settrace(self._trace)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Function) -> Iterator[None]:
+        begin, calls = time.perf_counter(), self.calls.setdefault(item.nodeid, set())
+        with self._recorded(calls):
+            result = yield
+        self.seconds[item.nodeid] = time.perf_counter() - begin
+        for fixtures in item._fixtureinfo.name2fixturedefs.values():
+            calls |= self._fixtures.get(fixtures[-1], set())
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: object) -> Iterator[None]:
+        with self._recorded(self._fixtures.setdefault(fixturedef, set())):
+            return (yield)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
+
+
+class Only:
+    """A plugin of pytest that runs these tests only, in this order."""
+
+    def __init__(self, tests: list[str]) -> None:
+        self._order = {test: number for number, test in enumerate(tests)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted((item for item in items if item.nodeid in self._order), key=lambda item: self._order[item.nodeid])
+
+
+def pytest_in(folder: Path, output: Path, plugin: object, arguments: list[str], seconds: int, at_end: Callable[[], None] = int) -> int:
+    """Runs tests in a process that has not loaded the repository. Returns pytest's exit code, or minus a signal's."""
     child = os.fork()
     if not child:
         os.chdir(folder)
         sys.modules.pop("tests", None)
         sys.path[:] = [str(folder), *(path for path in sys.path if path not in ("", str(ROOT)))]
-        signal.alarm(SECONDS)
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1), os.dup2(nothing, 2)
-        code = pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests])
+        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, 1), os.dup2(file, 2)
+        signal.alarm(seconds)
+        code = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *arguments], plugins=[plugin])
+        at_end()
         os._exit(int(code))
-    return os.waitpid(child, 0)[1] != 0
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _passes(test: str, folder: Path, known: dict[str, bool]) -> bool:
-    if test not in known:
-        known[test] = not fails(folder, [test])
-    return known[test]
+def recorded(folder: Path, rooms: list[str]) -> Calls:
+    """What each test calls: one run of all tests, which is stored."""
+    all_calls = Calls()
+    for room in rooms:
+        file = folder / f"{room}.calls"
+        if not file.exists():
+            calls = Calls()
+
+            def store(calls: Calls = calls, file: Path = file) -> None:
+                file.write_bytes(pickle.dumps((calls.calls, calls.seconds, calls.failed)))
+
+            pytest_in(folder / "copy", folder / f"{room}.log", calls, [f"tests/{room}", *(f"--ignore={file}" for file in SETS_UP)], 7200, store)
+        calls_of_room, seconds, failed = pickle.loads(file.read_bytes())  # noqa: S301
+        all_calls.calls |= calls_of_room
+        all_calls.seconds |= seconds
+        all_calls.failed |= failed
+    return all_calls
 
 
 def main() -> None:
@@ -141,47 +232,69 @@ def main() -> None:
     parser.add_argument(
         "modules", nargs="*", type=Path, help="modules to change; default: all of filtering, jobs/night"
     )
+    parser.add_argument("--folder", type=Path, required=True, help="where the copy is, and what is known")
     parser.add_argument("--count", type=int, default=300, help="mutants")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--files", type=int, default=6, help="test files for each mutant")
     parser.add_argument("--nights", action="store_true", help="tests/nights, too")
     given = parser.parse_args()
+    folder: Path = given.folder.resolve()
+    copy, changed, results = folder / "copy", folder / "changed", folder / "results.txt"
+    if not copy.exists():
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "*.parquet"))
+        for file in (file for room in MUTATED for file in (copy / room).rglob("*.py")):
+            file.write_text(ast.unparse(ast.parse(file.read_text("utf-8"))), "utf-8")
     rooms = ["unit", "nights"] if given.nights else ["unit"]
-    tests = {path: distances(path) for room in rooms for path in sorted((ROOT / "tests" / room).rglob("test_*.py"))}
+    calls = recorded(folder, rooms)
+    sound = calls.calls.keys() - calls.failed
+    callers_of: defaultdict[Function, set[str]] = defaultdict(set)
+    for test, called in calls.calls.items():
+        for each in called:
+            callers_of[each].add(test)
+    control = [test for test in calls.calls if test not in calls.failed][:20]
+    if pytest_in(copy, folder / "test.log", Only(control), sorted({test.partition("::")[0] for test in control}), 600):
+        sys.exit(f"tests fail without a mutant: {folder / 'test.log'}")
+    away = {path: distances(path) for room in rooms for path in sorted((ROOT / "tests" / room).rglob("test_*.py"))}
     modules = [path.resolve() for path in given.modules] or [
         path
         for room in MUTATED
         for path in sorted((ROOT / room).rglob("*.py"))
-        if any(sites(ast.parse(path.read_text())))
+        if any(sites(ast.parse(path.read_text("utf-8"))))
     ]
-    rng, caught, unseen = random.Random(given.seed), 0, 0
-    is_sound: dict[str, bool] = {}
-    """Whether a test file passes without a mutant; only such files count."""
-    weights = [path.stat().st_size for path in modules]
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made) / "copy"
-        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", ".venv", "*.parquet"))
-        for number in range(given.count):
-            [path] = rng.choices(modules, weights)
-            text, place = mutant(path, rng)
-            near = sorted(
-                (-named_alike(test, path), away[path], str(test.relative_to(ROOT)))
-                for test, away in tests.items()
-                if path in away
-            )
-            near_tests: list[str] = []
-            for *_, test in near:
-                if len(near_tests) < given.files and _passes(test, folder, is_sound):
-                    near_tests.append(test)
-            original = (folder / path.relative_to(ROOT)).read_text("utf-8")
-            (folder / path.relative_to(ROOT)).write_text(text, "utf-8")
-            is_caught = bool(near_tests) and fails(folder, near_tests)
-            (folder / path.relative_to(ROOT)).write_text(original, "utf-8")
-            caught, unseen = caught + is_caught, unseen + (not near_tests)
-            print(
-                f"{number + 1} {'caught' if is_caught else 'survived' if near_tests else 'no test'} {place}", flush=True
-            )
-    print(f"{caught} of {given.count} caught, {unseen} in modules that no test file imports")
+    rng, weights = random.Random(given.seed), [path.stat().st_size for path in modules]
+    done = results.read_text("utf-8").splitlines() if results.exists() else []
+    for number in range(given.count):
+        [path] = rng.choices(modules, weights)
+        part = path.relative_to(ROOT)
+        tree = ast.parse((copy / part).read_text("utf-8"))
+        places = list(sites(ast.parse(path.read_text("utf-8"))))
+        place = rng.randrange(len(places))
+        if number < len(done):
+            continue
+        node, kind = places[place]
+        text = f"{part}:{node.lineno} {kind}: {ast.unparse(node).splitlines()[0]}"  # type: ignore[attr-defined]
+        node, _ = list(sites(tree))[place]
+        function = (str(part), functions(tree).get(id(node), 0))
+        shutil.rmtree(changed, ignore_errors=True)
+        shutil.copytree(copy, changed, copy_function=os.link)  # with what is compiled: caches replace files
+        (changed / part).unlink()
+        (changed / part).write_text(ast.unparse(ast.fix_missing_locations(Change(node).visit(tree))), "utf-8")
+        begin, code = time.perf_counter(), 5
+        callers = sorted(sound & callers_of[function], key=lambda test: (len(calls.calls[test]), test))
+        near = sorted((-named_alike(test, path), far[path], str(test.relative_to(ROOT))) for test, far in away.items() if path in far)
+        near_files = {test for *_, test in near[: given.files]}
+        tests = callers or sorted(test for test in sound if test.partition("::")[0] in near_files)
+        tests = [test for test, seconds in zip(tests, accumulate(map(calls.seconds.get, tests))) if seconds < SECONDS]
+        for part_of_tests in (tests[:FIRST], tests[FIRST:]):
+            if part_of_tests and code in (0, 5):
+                files = list(dict.fromkeys(test.partition("::")[0] for test in part_of_tests))
+                seconds = 60 + 6 * int(sum(calls.seconds[test] for test in part_of_tests))
+                code = pytest_in(changed, folder / "test.log", Only(part_of_tests), ["-x", *files], seconds)
+        outcome = "survived" if code in (0, 5) else "caught" if code in (1, 2) else f"caught (exit {code})"
+        done.append(f"{number + 1} {outcome} {text} [{len(tests)} tests, {time.perf_counter() - begin:.1f} s]")
+        print(done[-1], flush=True)
+        results.write_text("\n".join(done) + "\n", "utf-8")
+    print(f"{sum(' caught ' in line[:12] for line in done)} of {len(done)} caught")
 
 
 if __name__ == "__main__":

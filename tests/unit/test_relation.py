@@ -33,6 +33,9 @@ from tests.unit.sql92.generator import NAMES, VALUES, Generator
         ("a > b", "a > c", Kind.OVERLAPPING),
         ("level > 3 AND color <> 'blue'", "level > 2", Kind.WIDER),
         ("level > 2", "level > 3 OR color = 'blue'", Kind.OVERLAPPING),
+        ("flag = TRUE", "flag > 5", Kind.DISJOINT),
+        ("a > 2147483646", "a = 5", Kind.DISJOINT),
+        ("a > 2147483646 AND a <> 2147483647", "a = 5", Kind.WIDER),
     ],
 )
 def test_relation(old: str, new: str, kind: Kind) -> None:

@@ -280,6 +280,11 @@ def test_other_fields_of_an_event_are_ignored() -> None:
     assert parse_subscriptions(json.dumps(REGISTER)).events == (event,)
 
 
+def test_an_event_that_is_not_utf_8_is_rejected_as_a_whole() -> None:
+    line = json.dumps(REGISTER | {"note": "bezahlt f?r"}).encode().replace(b"?", b"\xfc")
+    assert reasons(line.decode("utf-8", "surrogateescape")) == [(1, "not UTF-8")]
+
+
 def test_an_event_without_an_expression() -> None:
     """To the broker, no expression means every message, which a user hardly wants without saying so."""
     without = {name: value for name, value in REGISTER.items() if name != "expression"}
