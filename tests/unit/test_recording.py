@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.subscription_data import Subscription, new_subscription
+from filtering.subscriptions.watch import Look, WatchedClient, WatchedGroup, changes
 from schemas.errors import UsageError
 from schemas.recording import Recorder, locked, recorded_brokers
 from schemas.remoting import Connection, Credentials, ReadRequest, RemotingError, Request, Response, decode, encode
@@ -170,3 +173,19 @@ def test_another_protocol_is_named() -> None:
 def test_one_recorder_writes_to_a_folder(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(UsageError, match="another record writes to"), locked(tmp_path):
         pass
+
+
+@pytest.mark.parametrize(
+    ("version", "born", "at", "since"), [(500, {"T": 700}, 700, None), (500, {}, 500, None), (300, {}, 1_001, 400)]
+)
+def test_when_a_client_changed_its_filter(version: int, born: dict[str, int], at: int, since: int | None) -> None:
+    """When the broker registered it; else when the client says; else between two looks, at 400 and 1,001 ms."""
+
+    def group(subscription: Subscription, born: dict[str, int]) -> WatchedGroup:
+        client = WatchedClient("10.0.0.1:51814", subscriptions={"T": subscription})
+        return WatchedGroup({"c1": client}, {"T": subscription}, born=born)
+
+    before = group(new_subscription("T", "a", "TAG", 100), {})
+    now = group(new_subscription("T", "n = 1", "SQL92", version), born)
+    (event,) = changes("cg", before, now, Look(1_000, 1_001, 400), {}, ConsumerGroupInfo())
+    assert (event.at, event.since, event.subscriptions[0]["expression"]) == (at, since, "n = 1")
