@@ -6,7 +6,14 @@ import pytest
 from filtering import sql92
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter, message_filter
-from filtering.findings import FilterOnMessages, TopicMessages, filters_on_messages, static_findings
+from filtering.findings import (
+    FilterOnMessages,
+    TopicMessages,
+    filters_on_messages,
+    parse_expectations,
+    static_findings,
+    unmet,
+)
 from filtering.matcher.column import Column
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.sources import parse_subscriptions
@@ -66,6 +73,12 @@ def in_force(text: str) -> list[SubscriptionRow]:
 def test_static_findings(subscription: str, expected: list[tuple[str, str]]) -> None:
     rows = in_force(subscription)
     assert [(each.severity, each.code) for each in static_findings(rows)] == expected
+
+
+def test_an_expectation_may_be_of_one_group() -> None:
+    (row,) = in_force("g sql n > 5.0")
+    expected = parse_expectations("- {pass: {n: '1'}, group: other}\n- {pass: {n: '2'}, group: g}\n- pass: {n: '3'}")
+    assert [line.split(" (")[0] for line in unmet(expected, row)] == ["g: message 2", "g: message 3"]
 
 
 def test_groups_that_get_the_same_messages_are_named_once() -> None:

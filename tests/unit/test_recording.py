@@ -189,3 +189,19 @@ def test_when_a_client_changed_its_filter(version: int, born: dict[str, int], at
     now = group(new_subscription("T", "n = 1", "SQL92", version), born)
     (event,) = changes("cg", before, now, Look(1_000, 1_001, 400), {}, ConsumerGroupInfo())
     assert (event.at, event.since, event.subscriptions[0]["expression"]) == (at, since, "n = 1")
+
+
+@pytest.mark.parametrize(("before", "left"), [(400, 649), (None, 650)])
+def test_a_client_that_was_replaced_left_before_the_new_one_began(before: int | None, left: int) -> None:
+    """It is not known when: at the latest then, and after the last look."""
+    subscriptions = {"T": new_subscription("T", "a", "TAG", 100)}
+    old, new = (WatchedGroup({name: WatchedClient(name, at, subscriptions)}, subscriptions) for name, at in CLIENTS)
+    events = changes("cg", old, new, Look(1_000, 1_001, before), {}, ConsumerGroupInfo())
+    assert [(event.operation.value, event.client_id, event.at) for event in events] == [
+        ("unregister", "c1", left),
+        ("heartbeat", "c2", 650),
+    ]
+
+
+CLIENTS = [("c1", 100), ("c2", 650)]
+"""Client ids, and when the clients started (ms)."""

@@ -96,3 +96,10 @@ def test_a_client_that_leaves_when_it_comes_pulls_nothing() -> None:
     lines = [come(10, "c1", "first"), leave(10, "c1"), come(10, "c2", "first")]
     stays = broadcasting_clients(in_order(map(parse_event, lines)))["cg", "T"]
     assert clients_that_pulled(stays, 5, 10) == ["c2"]
+
+
+def test_a_client_that_drops_a_topic_leaves_it() -> None:
+    other = come(20, "c1", "first").replace('"topic": "T"', '"topic": "T2"')
+    stays = broadcasting_clients(in_order(map(parse_event, [come(10, "c1", "first"), come(15, "c1", "first"), other])))
+    assert [(stay.begin, stay.end) for stay in stays["cg", "T"]] == [(10, 20)]
+    assert [(stay.begin, stay.end) for stay in stays["cg", "T2"]] == [(20, FOREVER)]
