@@ -81,6 +81,12 @@ def test_an_expectation_may_be_of_one_group() -> None:
     assert [line.split(" (")[0] for line in unmet(expected, row)] == ["g: message 2", "g: message 3"]
 
 
+@pytest.mark.parametrize("text", ["[]", "pass: {n: '1'}", ""])
+def test_expectations_are_a_list(text: str) -> None:
+    with pytest.raises(ValueError, match="not a list; begin each message with"):
+        parse_expectations(text)
+
+
 def test_groups_that_get_the_same_messages_are_named_once() -> None:
     rows = in_force("g1 sql TAGS IN (''a'', ''b'')\ng2 tag b||a\ng3 tag b\ng4 tag *\ng5 sql TRUE")
     (finding,) = (each for each in static_findings(rows) if each.code == "equivalent-groups")

@@ -30,6 +30,13 @@ def test_an_empty_file_gives_rocketmqs_defaults() -> None:
     assert (config.bloom_filter.k, config.bloom_filter.m) == (3, 112)
     assert config.filter_data_clean_time_span == 86_400_000
     assert config.consume_queue_file_entries == 300_000
+    assert (config.mapped_file_size_commit_log, config.mapped_file_size_consume_queue_ext) == (1 << 30, 48 << 20)
+    assert (config.max_transfer_bytes_on_message_in_memory, config.max_transfer_count_on_message_in_memory) == (
+        262_144,
+        32,
+    )
+    assert (config.max_transfer_bytes_on_message_in_disk, config.max_transfer_count_on_message_in_disk) == (65_536, 8)
+    assert (config.max_consume_queue_scan, config.sample_count_threshold) == (20_000, 5_000)
 
 
 def test_properties_read_as_java_reads_them() -> None:

@@ -27,6 +27,7 @@ from filtering.predicate import (
     Predicate,
     TextContains,
     TextIn,
+    TextsEqual,
     holds,
 )
 from tests.depth import examples
@@ -141,6 +142,12 @@ def test_messages_without_properties() -> None:
     check(matcher.match(pa.array([None, {"a": ""}, {"a": None}], pa.struct({"a": pa.string()}))), expected[:, :3])
     empty = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
     check(matcher.match(empty), expected[:, [0, 0]])
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_two_properties_of_which_a_batch_has_one(name: str) -> None:
+    matches = Matcher([TextsEqual("a", "b")]).match(pa.RecordBatch.from_pydict({name: ["1", None]}))
+    check(matches, np.zeros((1, 2), bool))
 
 
 def test_a_null_map_may_hide_entries() -> None:
