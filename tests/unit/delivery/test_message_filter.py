@@ -11,6 +11,7 @@ from filtering.predicate import TRUE, TagsCodeIn, holds
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import in_force_at, subscription_history
+from filtering.tags_code import tags_code
 
 FILTERING = BrokerConfig(enable_property_filter=True, enable_calc_filter_bit_map=True, enable_consume_queue_ext=True)
 
@@ -33,6 +34,14 @@ def test_class_filter_mode_passes_everything(expression: str, type: str) -> None
 def test_class_filter_mode_needs_what_its_type_needs() -> None:
     assert filters_of(BrokerConfig(), expression="a = 5", type="SQL92", class_filter_mode=True) == []
     assert filters_of(expression="a = ", type="SQL92", class_filter_mode=True) == []
+
+
+def test_what_a_group_gets_has_its_tag_and_not_only_the_hash() -> None:
+    (own,) = filters_of(expression="Aa", type="TAG")
+    got = {tag: holds(own.delivered, {"TAGS": tag}, tags_code(tag)) for tag in ("Aa", "BB", "other")}
+    assert got == {"Aa": True, "BB": False, "other": False}
+    (by_expression,) = filters_of(expression="n = 1", type="SQL92")
+    assert [holds(by_expression.delivered, {"n": n}, 0) for n in ("1", "2")] == [True, False]
 
 
 def test_an_empty_type_is_a_tag_subscription_without_tags() -> None:
