@@ -1,13 +1,13 @@
 """Shows whether tests would see a slip: makes random mutants of modules, and runs the tests that call what changed.
 
-    python -m tests.mutants --folder /tmp/mutants [--count 300] [--seed 1] [--files 6] [--nights] [MODULE …]
+    python -m tests.mutants --folder /tmp/mutants [--count 300] [--seed 1] [--nights] [MODULE …]
 
 A mutant has one change: a flipped comparison, a number one greater, ``and`` instead of ``or``, a condition that is
 negated, or a statement left out. First all tests run once in a copy of the repository: which functions does each call?
-Then the tests that call a mutant's function run, until one fails: those that call the fewest functions first. Where no
-test calls it (modules' own statements, and loops that Numba compiles), or none of these fails, the test files run whose
-imports reach the module: those that are named as it or its folders first, then the nearest. Prints each mutant, and
-the share that was caught. With the same folder, a run goes on where it ended.
+Then the tests that call a mutant's function run, until one fails; those first that call the fewest others. Where no
+test calls it (statements of modules, and loops that Numba compiles), the tests run that call a function of the module,
+or of one that imports it. Prints each mutant, and the share that was caught. With the same folder and seed, a run goes
+on where it ended. With ``--nights``, first record tests/nights, too, which takes some minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import signal
 import sys
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -31,7 +30,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 import numba  # noqa: F401  # loaded once, before the process of each mutant begins
-import pyarrow.compute  # noqa: F401
+import pyarrow.compute
 import pyarrow.parquet  # noqa: F401
 import pytest
 import sqlglot.optimizer  # noqa: F401
@@ -41,8 +40,11 @@ ROOT = Path(__file__).parents[1]
 MUTATED = ("filtering", "jobs/night")
 SETS_UP = ("tests/unit/test_spark_submit.py", "tests/unit/test_application.py")
 """Tests that run spark-submit.sh, which would install its packages in the copy."""
-FIRST, SECONDS = 30, 40
-"""Of the tests that call a function, those that call the fewest others run first, and at most so many seconds."""
+ROOMS = ("filtering", "schemas", "answers", "jobs")
+FIRST, SLOW, SECONDS, ALARM = 30, 5, 40, 400
+"""Of the tests that call a function, so many run first; slow ones (s) are the last of at most so many seconds (as
+recorded). A mutant that hangs is ended after ALARM (s), and counts as caught."""
+SURVIVED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 Function = tuple[str, int]
 """A function's file, and its first line."""
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -63,22 +65,6 @@ def imports(path: Path) -> set[Path]:
         files = [file for path in paths for file in (path.with_suffix(".py"), path / "__init__.py")]
         result |= {file for file in files if file.exists()}
     return result
-
-
-def distances(test: Path) -> dict[Path, int]:
-    """By module, how many imports away it is from a test file."""
-    away, next_ones = {test: 0}, [test]
-    for module in next_ones:
-        for other in imports(module) - away.keys():
-            away[other] = away[module] + 1
-            next_ones.append(other)
-    return away
-
-
-def named_alike(test: Path, module: Path) -> int:
-    """How many of a module's name and its folders' names are in the path of a test."""
-    path = str(test.relative_to(ROOT / "tests"))
-    return sum(name in path for name in module.relative_to(ROOT).with_suffix("").parts[1:])
 
 
 def sites(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
@@ -176,6 +162,10 @@ class Calls:
         with self._recorded(self._fixtures.setdefault(fixturedef, set())):
             return (yield)
 
+    def sound(self) -> tuple[dict[str, set[Function]], dict[str, float]]:
+        """What the tests that passed call, and their seconds."""
+        return {test: calls for test, calls in self.calls.items() if test not in self.failed}, self.seconds
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.failed.add(report.nodeid)
@@ -189,18 +179,28 @@ class Only:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = sorted((item for item in items if item.nodeid in self._order), key=lambda item: self._order[item.nodeid])
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self._order), key=lambda item: self._order[item.nodeid]
+        )
 
 
-def pytest_in(folder: Path, output: Path, plugin: object, arguments: list[str], seconds: int, at_end: Callable[[], None] = int) -> int:
-    """Runs tests in a process that has not loaded the repository. Returns pytest's exit code, or minus a signal's."""
+def run_tests(folder: Path, tests: list[str]) -> int:
+    """Runs tests until one fails. Returns pytest's exit code, or minus the signal that ended it."""
+    files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
+    return pytest_in(folder, Only(tests), ["-x", *files], ALARM)
+
+
+def pytest_in(
+    folder: Path, plugin: object, arguments: list[str], seconds: int, at_end: Callable[[], object] = int
+) -> int:
+    """Runs tests in a process that has not loaded the repository, with its output in a file beside the folder."""
     child = os.fork()
     if not child:
         os.chdir(folder)
         sys.modules.pop("tests", None)
         sys.path[:] = [str(folder), *(path for path in sys.path if path not in ("", str(ROOT)))]
-        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(file, 1), os.dup2(file, 2)
+        output = os.open(folder.parent / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(output, 1), os.dup2(output, 2)
         signal.alarm(seconds)
         code = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *arguments], plugins=[plugin])
         at_end()
@@ -208,23 +208,21 @@ def pytest_in(folder: Path, output: Path, plugin: object, arguments: list[str], 
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def recorded(folder: Path, rooms: list[str]) -> Calls:
-    """What each test calls: one run of all tests, which is stored."""
-    all_calls = Calls()
-    for room in rooms:
-        file = folder / f"{room}.calls"
-        if not file.exists():
-            calls = Calls()
-
-            def store(calls: Calls = calls, file: Path = file) -> None:
-                file.write_bytes(pickle.dumps((calls.calls, calls.seconds, calls.failed)))
-
-            pytest_in(folder / "copy", folder / f"{room}.log", calls, [f"tests/{room}", *(f"--ignore={file}" for file in SETS_UP)], 7200, store)
-        calls_of_room, seconds, failed = pickle.loads(file.read_bytes())  # noqa: S301
-        all_calls.calls |= calls_of_room
-        all_calls.seconds |= seconds
-        all_calls.failed |= failed
-    return all_calls
+def recorded(folder: Path, room: str) -> tuple[dict[str, set[Function]], dict[str, float]]:
+    """By test that passes without a mutant, what it calls, and its seconds: of one run, which is stored."""
+    file = folder / f"{room}.calls"
+    if not file.exists():
+        calls = Calls()
+        ignored = [f"--ignore={test}" for test in SETS_UP]
+        pytest_in(
+            folder / "copy",
+            calls,
+            [f"tests/{room}", *ignored],
+            7_200,
+            lambda: file.write_bytes(pickle.dumps(calls.sound())),
+        )
+    result: tuple[dict[str, set[Function]], dict[str, float]] = pickle.loads(file.read_bytes())
+    return result
 
 
 def main() -> None:
@@ -232,69 +230,62 @@ def main() -> None:
     parser.add_argument(
         "modules", nargs="*", type=Path, help="modules to change; default: all of filtering, jobs/night"
     )
-    parser.add_argument("--folder", type=Path, required=True, help="where the copy is, and what is known")
+    parser.add_argument("--folder", type=Path, required=True, help="where the copy is, and what is known of it")
     parser.add_argument("--count", type=int, default=300, help="mutants")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--files", type=int, default=6, help="test files for each mutant")
     parser.add_argument("--nights", action="store_true", help="tests/nights, too")
     given = parser.parse_args()
     folder: Path = given.folder.resolve()
-    copy, changed, results = folder / "copy", folder / "changed", folder / "results.txt"
+    copy, changed, results = folder / "copy", folder / "changed", folder / f"results-{given.seed}.txt"
     if not copy.exists():
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "*.parquet"))
-        for file in (file for room in MUTATED for file in (copy / room).rglob("*.py")):
-            file.write_text(ast.unparse(ast.parse(file.read_text("utf-8"))), "utf-8")
-    rooms = ["unit", "nights"] if given.nights else ["unit"]
-    calls = recorded(folder, rooms)
-    sound = calls.calls.keys() - calls.failed
-    callers_of: defaultdict[Function, set[str]] = defaultdict(set)
-    for test, called in calls.calls.items():
-        for each in called:
-            callers_of[each].add(test)
-    control = [test for test in calls.calls if test not in calls.failed][:20]
-    if pytest_in(copy, folder / "test.log", Only(control), sorted({test.partition("::")[0] for test in control}), 600):
-        sys.exit(f"tests fail without a mutant: {folder / 'test.log'}")
-    away = {path: distances(path) for room in rooms for path in sorted((ROOT / "tests" / room).rglob("test_*.py"))}
+        for path in (path for room in MUTATED for path in (copy / room).rglob("*.py")):
+            path.write_text(ast.unparse(ast.parse(path.read_text("utf-8"))), "utf-8")
+    calls, seconds = recorded(folder, "unit")
+    if given.nights:
+        of_nights, seconds_of_nights = recorded(folder, "nights")
+        calls, seconds = calls | of_nights, seconds | seconds_of_nights
+    if run_tests(copy, list(calls)[:FIRST]):
+        sys.exit(f"tests fail without a mutant: {folder / 'output.txt'}")
+    product = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
     modules = [path.resolve() for path in given.modules] or [
-        path
-        for room in MUTATED
-        for path in sorted((ROOT / room).rglob("*.py"))
-        if any(sites(ast.parse(path.read_text("utf-8"))))
+        path for path in product if str(path.relative_to(ROOT)).startswith(MUTATED)
     ]
+    modules = [path for path in modules if any(sites(ast.parse(path.read_text("utf-8"))))]
     rng, weights = random.Random(given.seed), [path.stat().st_size for path in modules]
     done = results.read_text("utf-8").splitlines() if results.exists() else []
     for number in range(given.count):
         [path] = rng.choices(modules, weights)
         part = path.relative_to(ROOT)
-        tree = ast.parse((copy / part).read_text("utf-8"))
         places = list(sites(ast.parse(path.read_text("utf-8"))))
         place = rng.randrange(len(places))
         if number < len(done):
             continue
         node, kind = places[place]
         text = f"{part}:{node.lineno} {kind}: {ast.unparse(node).splitlines()[0]}"  # type: ignore[attr-defined]
+        tree = ast.parse((copy / part).read_text("utf-8"))
         node, _ = list(sites(tree))[place]
         function = (str(part), functions(tree).get(id(node), 0))
         shutil.rmtree(changed, ignore_errors=True)
-        shutil.copytree(copy, changed, copy_function=os.link)  # with what is compiled: caches replace files
+        shutil.copytree(copy, changed, copy_function=os.link)  # with caches of Numba and Python, which replace files
         (changed / part).unlink()
         (changed / part).write_text(ast.unparse(ast.fix_missing_locations(Change(node).visit(tree))), "utf-8")
-        begin, code = time.perf_counter(), 5
-        callers = sorted(sound & callers_of[function], key=lambda test: (len(calls.calls[test]), test))
-        near = sorted((-named_alike(test, path), far[path], str(test.relative_to(ROOT))) for test, far in away.items() if path in far)
-        near_files = {test for *_, test in near[: given.files]}
-        tests = callers or sorted(test for test in sound if test.partition("::")[0] in near_files)
-        tests = [test for test, seconds in zip(tests, accumulate(map(calls.seconds.get, tests))) if seconds < SECONDS]
-        for part_of_tests in (tests[:FIRST], tests[FIRST:]):
-            if part_of_tests and code in (0, 5):
-                files = list(dict.fromkeys(test.partition("::")[0] for test in part_of_tests))
-                seconds = 60 + 6 * int(sum(calls.seconds[test] for test in part_of_tests))
-                code = pytest_in(changed, folder / "test.log", Only(part_of_tests), ["-x", *files], seconds)
-        outcome = "survived" if code in (0, 5) else "caught" if code in (1, 2) else f"caught (exit {code})"
-        done.append(f"{number + 1} {outcome} {text} [{len(tests)} tests, {time.perf_counter() - begin:.1f} s]")
+        near = {str(user.relative_to(ROOT)) for user in product if user == path or path in imports(user)}
+        callers = [test for test, called in calls.items() if function in called] or [
+            test for test, called in calls.items() if any(file in near for file, _ in called)
+        ]
+        callers.sort(key=lambda test: (seconds[test] > SLOW, len(calls[test])))
+        totals = accumulate(seconds[test] for test in callers)
+        tests = [test for test, total in zip(callers, totals, strict=True) if total < SECONDS]
+        code = run_tests(changed, tests[:FIRST])
+        if code in SURVIVED and tests[FIRST:]:
+            code = run_tests(changed, tests[FIRST:])
+        done.append(
+            f"{number + 1} {'survived' if code in SURVIVED else 'caught'} {text} [{len(tests)} tests, exit {code}]"
+        )
         print(done[-1], flush=True)
         results.write_text("\n".join(done) + "\n", "utf-8")
-    print(f"{sum(' caught ' in line[:12] for line in done)} of {len(done)} caught")
+    print(f"{sum(line.split()[1] == 'caught' for line in done)} of {len(done)} caught")
 
 
 if __name__ == "__main__":
