@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 from filtering.broker_config import BrokerConfig
+from filtering.consumption.clients import disagreeing_states, drop_differently
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.pull_window import NO_END, PullWindow
 from filtering.predicate import TagsCodeIn, TextIn
-from filtering.subscriptions.events import parse_event
+from filtering.subscriptions.events import in_order, parse_event
 from filtering.subscriptions.history import subscription_history
 from filtering.tags_code import java_hash
 from tests.depth import examples
@@ -172,3 +173,17 @@ def test_each_message_is_pulled_by_the_client_that_reads_its_queue(seed: int) ->
         for windows in ([*whole.online, *whole.backlog], two_nights_windows):
             counts = Counter(pulls(windows, EVERY * offset, queue_id, offset))
             assert counts == Counter(expected[queue_id, offset]), (queue_id, offset, border)
+
+
+def test_a_client_alone_drops_alike_whatever_the_broker_has() -> None:
+    """c2 subscribes with an older version, so the broker keeps the tag of c1, also when c1 has left."""
+
+    def subscribed(at: int, client: str, tag: str, version: int) -> str:
+        subscription = {"topic": "T", "type": "TAG", "expression": tag, "sub_version": version}
+        row = {"at": at, "op": "heartbeat", "group": "cg", "client_id": client, "subscriptions": [subscription]}
+        return json.dumps(row)
+
+    left = json.dumps({"at": 30, "op": "unregister", "group": "cg", "client_id": "c1"})
+    lines = [subscribed(10, "c1", "a", 9), subscribed(20, "c2", "b", 5), left]
+    both, alone = disagreeing_states(in_order(map(parse_event, lines)))
+    assert (drop_differently(both), drop_differently(alone)) == (True, False)

@@ -127,6 +127,12 @@ def test_a_reason_names_the_cause(text: str, position: int, cause: str) -> None:
     assert refused.value.position == position
 
 
+def test_not_has_no_two_sides() -> None:
+    with pytest.raises(InvalidExpression) as refused:
+        compile("NOT 5")
+    assert "both sides" not in refused.value.problem
+
+
 @pytest.mark.parametrize(("text", "meaning"), SAME)
 def test_reads_as(text: str, meaning: str) -> None:
     compiled, meant = compile(text), compile(meaning)
