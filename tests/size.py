@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.mutants import ROOT, distances
+from tests.mutants import ROOT, imports
 
 ROOMS = ("filtering", "schemas", "answers", "jobs", "mqsieve")
 
@@ -24,7 +24,10 @@ def product_modules(root: Path = ROOT) -> list[Path]:
 
 def closure(job: Path) -> set[Path]:
     """``job`` and the product modules that it imports, with the packages that they are in."""
-    modules = {path for path in distances(job) if path.relative_to(ROOT).parts[0] in ROOMS}
+    imported = [job]
+    for module in imported:
+        imported += imports(module) - {*imported}
+    modules = {path for path in imported if path.relative_to(ROOT).parts[0] in ROOMS}
     packages = {folder / "__init__.py" for path in modules for folder in path.parents}
     return modules | {path for path in packages if path.exists() and path != ROOT / "__init__.py"}
 
