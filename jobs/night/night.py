@@ -277,8 +277,7 @@ def times_of_leaving(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64
 def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
     """The first run whose stored messages are filtered again; None if there is none."""
     runs = []
-    log_start = state.last.log_start if state.last is not None else None
-    still_there = state.nights[first_beyond(state.nights, log_start or 0) :]
+    still_there = state.nights[first_beyond(state.nights, state.offsets.log_start or 0) :]
     for window in (*plan.backlog, *plan.lost):
         offsets = state.topics.get(window.topic)
         if offsets is None:

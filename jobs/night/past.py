@@ -119,7 +119,7 @@ class BrokerState:
     @property
     def offsets(self) -> OffsetsSoFar:
         read_to = self.last.inputs.get(LAST_STORED) if self.last else None
-        log_start = self.last.log_start if self.last else None
+        log_start = self.nights[-1].log_start if self.nights else None
         return OffsetsSoFar(self.as_of, self.topics, int(read_to) if read_to else None, self._began_at, log_start)
 
     @cached_property
