@@ -10,7 +10,7 @@ import pytest
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.pops.handed_out import NONE, Records, handed_out, matching
-from filtering.pops.modes import PopGroups, PopModes, pulled_rows
+from filtering.pops.modes import PopGroups, PopModes, Pops, as_consumed, pulled_rows
 from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.subscription_data import TAG, new_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent, event_line, parse_event
@@ -165,3 +165,9 @@ def test_groups_give_up_after_their_own_number_of_attempts() -> None:
     groups = PopGroups(frozenset({KEY}), {"cg": 1}, frozenset({"cg_in_order"}), frozenset({("cg_back", "T")}))
     assert PopGroups.from_text(groups.text) == groups
     assert (groups.most_attempts("cg"), groups.most_attempts("other")) == (2, 17)
+
+
+@pytest.mark.parametrize(("since", "pops"), [(99, True), (100, False)])
+def test_a_subscription_that_ends_when_its_group_begins_to_pop_was_pulled_by(since: int, pops: bool) -> None:
+    row = replace(subscription_history([registered(50)], BrokerConfig())[-1], valid_to=100)
+    assert as_consumed(row, Pops(recorded={row.key: [(since, FOREVER)]})).pops == pops
