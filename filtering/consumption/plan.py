@@ -31,7 +31,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Se
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
-from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
@@ -111,8 +110,7 @@ def plan_night(
     planner = _NightPlanner(
         list(history), list(events), offsets_so_far, broker_offsets, config, config_before, pops, pop_groups
     )
-    with garbage_collection.paused():
-        return planner.plan()
+    return planner.plan()
 
 
 class _NightPlanner:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import ConsumerFilterManager
 from filtering.consumer_group_info import ConsumerGroupInfo
@@ -68,9 +67,8 @@ def subscription_history(
     filters any more; one of another version compiles them again. Groups that are online then register again at once.
     """
     replay = _Replay(config, expressions or Expressions(), earlier)
-    with garbage_collection.paused():
-        for event in events:
-            replay.apply(event)
+    for event in events:
+        replay.apply(event)
     replay.run_until(None)
     return replay.rows()
 
