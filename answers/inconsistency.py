@@ -30,7 +30,7 @@ from filtering.counted import counted
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter, message_filter
-from filtering.delivery.pull_window import FOREVER, PullWindow
+from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.subscription_data import Filter, new_subscription
 from filtering.subscriptions.events import GroupTopic
@@ -42,6 +42,7 @@ from filtering.subscriptions.inconsistency import (
     seeming_disagreements,
 )
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import FOREVER
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of

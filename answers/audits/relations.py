@@ -50,12 +50,13 @@ from filtering.consumption.group import RESET
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
-from filtering.delivery.pull_window import FOREVER, NO_END, PullWindow, WindowKind, is_of_night
+from filtering.delivery.pull_window import NO_END, PullWindow, WindowKind, is_of_night
 from filtering.delivery.topic_filters import PASSED_STAGE2, MaskKey, TopicFilters, mask_key
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_codes
+from filtering.time_spans import FOREVER
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG, SLOTS
 from schemas.deliveries import DELIVERY_BLOCKS, pairs_of, positions_of

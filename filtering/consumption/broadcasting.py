@@ -23,19 +23,12 @@ from dataclasses import dataclass
 
 from filtering.consumption.group import FIRST_START, RETURNED, FiltersInForce, StartReason
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
-from filtering.delivery.pull_window import (
-    BEGINNING,
-    FOREVER,
-    NO_END,
-    OffsetRange,
-    PullWindow,
-    UncertainChange,
-    WindowKind,
-)
+from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow, UncertainChange, WindowKind
 from filtering.predicate import FALSE
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import state_at
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import BEGINNING, FOREVER
 
 ONLINE = "a client that broadcasts was online"
 OWN_OFFSETS = "a client that broadcasts keeps its offsets in a file of its own: where it went on is not known"

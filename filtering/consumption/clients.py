@@ -17,13 +17,14 @@ import numpy as np
 
 from filtering.counted import counted
 from filtering.delivery.message_filter import TAGS_PROPERTY, tag_check
-from filtering.delivery.pull_window import FOREVER, NO_END, PullWindow, UncertainChange
+from filtering.delivery.pull_window import NO_END, PullWindow, UncertainChange
 from filtering.predicate import FALSE, TRUE, And, Predicate, TextIn, holds
 from filtering.sql92 import EvaluationError, InvalidExpression, compile
 from filtering.subscription_data import TAG, build_subscription_data, is_tag_type
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import state_at, states_by_key
 from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients, client_states, group_clients
+from filtering.time_spans import FOREVER
 
 MADE_UP = 0
 """The queue id of all messages of a topic, if they have no real ones."""

@@ -54,9 +54,7 @@ from filtering.consumption.offsets import (
 )
 from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
 from filtering.delivery.pull_window import (
-    BEGINNING,
     EVERYWHERE,
-    FOREVER,
     NO_END,
     ConsumeMode,
     OffsetRange,
@@ -80,6 +78,7 @@ from filtering.subscriptions.events import (
 from filtering.subscriptions.history import in_force_at
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import BEGINNING, FOREVER
 
 # Positions.
 

@@ -48,7 +48,7 @@ from filtering.consumption.group import (
     undecided_between,
 )
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
-from filtering.delivery.pull_window import FOREVER, ConsumeMode, PullWindow, UncertainChange
+from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainChange
 from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
 from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.pulls import is_pulling
@@ -70,6 +70,7 @@ from filtering.subscriptions.inconsistency import (
     seeming_disagreements,
 )
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import FOREVER
 
 
 @dataclass(frozen=True)

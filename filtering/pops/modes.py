@@ -22,10 +22,10 @@ from itertools import pairwise
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Offsets
-from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GRPC_PUSH, REMOTING_POP, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import BEGINNING, FOREVER
 
 Interval = tuple[int, int]
 """[from, to), ms."""
