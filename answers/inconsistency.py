@@ -42,7 +42,6 @@ from filtering.subscriptions.inconsistency import (
     seeming_disagreements,
 )
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from filtering.time_spans import FOREVER
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
@@ -114,8 +113,7 @@ class Disagreements:
             self.uncertain_by_run.get((*key, night.run), {}).get("uncertain", 0)
             for before, night in zip([None, *self.nights], self.nights, strict=False)
             if any(
-                (night.as_of or 0) >= each.valid_from
-                and (each.valid_to is None or before is None or (before.as_of or 0) < each.valid_to)
+                (night.as_of or 0) >= each.valid_from and (before is None or (before.as_of or 0) < each.end)
                 for each in states
             )
         )
@@ -300,8 +298,7 @@ class _LossesOfTopic:
 def _window(loss: Loss, decides: MessageFilter) -> PullWindow:
     """The window of the messages that were stored in the state of a loss."""
     state = loss.state
-    end = FOREVER if state.valid_to is None else state.valid_to
-    return PullWindow(decides, state.valid_from, state.valid_from, end)
+    return PullWindow(decides, state.valid_from, state.valid_from, state.end)
 
 
 def knows_clients(facts: BrokerFacts) -> bool:
@@ -387,8 +384,7 @@ def _dropped(
     tags = rows["tags"].combine_chunks().dictionary_encode()
     codes = tags.indices.fill_null(len(tags.dictionary)).to_numpy()
     for state in states:
-        end = FOREVER if state.valid_to is None else state.valid_to
-        in_state = (state.valid_from <= dropped_at) & (dropped_at < end)
+        in_state = (state.valid_from <= dropped_at) & (dropped_at < state.end)
         for code, tag in enumerate([*tags.dictionary.to_pylist(), None]) if state.expression_type is not None else ():
             properties = {} if tag is None else {TAGS_PROPERTY: tag}
             has_tag = in_state & (codes == code)

@@ -476,10 +476,9 @@ def _windows(history: Sequence[SubscriptionRow], broker: BrokerConfig, since: in
     broker = replace(broker, filter_support_retry=False)
     windows: defaultdict[str, list[PullWindow]] = defaultdict(list)
     for row in history:
-        valid_to = FOREVER if row.valid_to is None else row.valid_to
-        decides = message_filter(row, (), broker) if valid_to > since else None
+        decides = message_filter(row, (), broker) if row.end > since else None
         if decides is not None and decides.bit_pos:
-            windows[row.topic].append(PullWindow(decides, row.valid_from, max(row.valid_from, since), valid_to))
+            windows[row.topic].append(PullWindow(decides, row.valid_from, max(row.valid_from, since), row.end))
     return windows
 
 

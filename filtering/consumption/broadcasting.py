@@ -127,7 +127,7 @@ class BroadcastNight:
         self._offsets: Mapping[int, OffsetRange] = {
             queue_id: (offset, NO_END) for queue_id, offset in known.items() if offset > 0
         }
-        pulling = [(row, row.valid_from, _end(row.valid_to)) for row in rows if filters.is_pulling(row)]
+        pulling = [(row, row.valid_from, row.end) for row in rows if filters.is_pulling(row)]
         self._go_on(pulling)
         self._come(pulling, stays)
         if pulling:
@@ -177,10 +177,6 @@ class BroadcastNight:
         windows.append(window)
         uncertain = UncertainChange.in_window(window, FALSE, message_filter.delivered, OWN_OFFSETS)
         self.uncertain_changes.append(uncertain)
-
-
-def _end(valid_to: int | None) -> int:
-    return FOREVER if valid_to is None else valid_to
 
 
 def _first_stored(stay: ClientStay, at: int) -> int:

@@ -24,7 +24,6 @@ from filtering.subscription_data import TAG, build_subscription_data, is_tag_typ
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import state_at, states_by_key
 from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients, client_states, group_clients
-from filtering.time_spans import FOREVER
 
 MADE_UP = 0
 """The queue id of all messages of a topic, if they have no real ones."""
@@ -86,12 +85,11 @@ def tag_disagreements(
     """
     disagreements: defaultdict[GroupTopic, list[ClientTags]] = defaultdict(list)
     for state in states:
-        valid_to = FOREVER if state.valid_to is None else state.valid_to
         checks = tuple(dict.fromkeys(_checks(state).values()))
         if not has_queue_ids and len(checks) > 1:
-            disagreements[state.key].append(ClientTags(state.valid_from, valid_to, {}, checks))
+            disagreements[state.key].append(ClientTags(state.valid_from, state.end, {}, checks))
         elif queues := queue_ids(state.topic) if has_queue_ids else [MADE_UP]:
-            disagreements[state.key].append(ClientTags(state.valid_from, valid_to, _by_queue(state, queues)))
+            disagreements[state.key].append(ClientTags(state.valid_from, state.end, _by_queue(state, queues)))
     return dict(disagreements)
 
 

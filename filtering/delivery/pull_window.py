@@ -203,8 +203,7 @@ def filter_data_in_force(
     for row in history:
         data = row.filter_data
         if data is not None and data.compiled is not None:
-            valid_to = FOREVER if row.valid_to is None else row.valid_to
             by_topic[row.topic].append(
-                FilterDataInForce(data.compiled.predicate, data.bit_pos, row.valid_from, valid_to)
+                FilterDataInForce(data.compiled.predicate, data.bit_pos, row.valid_from, row.end)
             )
     return dict(by_topic)
