@@ -144,7 +144,7 @@ class BroadcastNight:
 
     def _come(self, pulling: Sequence[tuple[SubscriptionRow, int, int]], stays: Iterable[ClientStay]) -> None:
         """Clients that come pull what waits for them, and was not decided before."""
-        untold = list(_gaps([(begin, end) for _, begin, end in pulling]))
+        undecided = list(_gaps([(begin, end) for _, begin, end in pulling]))
         pulls: list[tuple[int, int, ClientStay]] = []
         for stay in stays:
             for _, begin, end in pulling:
@@ -154,11 +154,13 @@ class BroadcastNight:
         left: dict[str, int] = {}
         for at, end, stay in sorted(pulls, key=lambda pull: pull[:2]):
             since = left.get(stay.client_id, _first_stored(stay, at))
-            waiting = [(max(begin, since), stop) for begin, stop in untold if stop <= at and since < stop]
+            waiting = [(max(begin, since), stop) for begin, stop in undecided if stop <= at and since < stop]
             for begin, stop in waiting:
                 reason = RETURNED if stay.client_id in left else f"{FIRST_START}: {_start_reason(stay)}"
                 self._pull(at, begin, stop, reason)
-            untold = [each for begin, stop in untold for each in _before(begin, stop, since if stop <= at else stop)]
+            undecided = [
+                each for begin, stop in undecided for each in _before(begin, stop, since if stop <= at else stop)
+            ]
             left[stay.client_id] = end
 
     def _pull(self, at: int, stored_from: int, stored_to: int, reason: str) -> None:
