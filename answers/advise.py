@@ -18,12 +18,12 @@ import pyarrow as pa
 from answers.facts import BrokerFacts
 from filtering.bloom_filter import BloomFilter
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT, SHORTEST_RECORD
-from filtering.delivery.pull_window import BEGINNING
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import states_by_key
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import BEGINNING
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import Key, one_of, sums, within
 from schemas.tables import CONSUMEQUEUE, DELIVERY_STATS
@@ -204,11 +204,7 @@ class FilterKinds:
     def used_sql92(self, key: GroupTopic, run: str) -> bool | None:
         """Whether a group filtered by SQL92 in a night; None: by both. A group that was away has the filter it left."""
         begin, end = self._spans[run]
-        states = [
-            row
-            for row in self._states[key]
-            if row.valid_from <= end and (row.valid_to is None or row.valid_to > begin + 1)
-        ]
+        states = [row for row in self._states[key] if row.valid_from <= end and row.end > begin + 1]
         used = [row for row in states if row.is_consuming] or states[-1:]
         if len({is_tag_type(row.expression_type) for row in used}) > 1:
             used = [row for row in used if self._filtered(row, begin + 1)]

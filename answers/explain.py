@@ -627,13 +627,13 @@ def after_change(
     (ms). If the pull brought its own subscription, this one filtered the message. Otherwise the client drops what its
     old tags do not name. The first message that matches the old subscription ends this pull.
     """
-    if before.valid_to is None or not before.valid_to <= pulled_at == message.store_timestamp:
+    if not before.end <= pulled_at == message.store_timestamp:
         return None
     between = [
         one_of("topic", [message.topic]),
         one_of("queue_id", [message.queue_id]),
         within("queue_offset", below=message.queue_offset),
-        within("store_timestamp", before.valid_to),
+        within("store_timestamp", before.end),
     ]
     if before.sent_with_pull:
         then = _by_the_old_filter(facts, message, before, between, is_delivered)
@@ -641,7 +641,7 @@ def after_change(
         then = _by_the_old_tags(facts, message, before, between) if is_delivered else None
     if then is None:
         return None
-    seconds = (pulled_at - before.valid_to) / 1000
+    seconds = (pulled_at - before.end) / 1000
     return (
         f"stored {seconds:.1f} s after the subscription changed: the broker may have answered an earlier pull with it, "
         f"and {then}"

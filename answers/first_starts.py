@@ -15,9 +15,10 @@ from filtering.consumption.group import FIRST_START, StartReason, with_first_mes
 from filtering.consumption.plan import resets_and_first_starts
 from filtering.counted import counted, listed
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import BEGINNING, PullWindow, WindowKind
+from filtering.delivery.pull_window import PullWindow, WindowKind
 from filtering.explanation.journey import group_of_topic
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic
+from filtering.time_spans import BEGINNING
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, sorted_by, within
 from schemas.errors import time_text

@@ -30,7 +30,7 @@ from filtering.counted import counted
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter, message_filter
-from filtering.delivery.pull_window import FOREVER, PullWindow
+from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.subscription_data import Filter, new_subscription
 from filtering.subscriptions.events import GroupTopic
@@ -113,8 +113,7 @@ class Disagreements:
             self.uncertain_by_run.get((*key, night.run), {}).get("uncertain", 0)
             for before, night in zip([None, *self.nights], self.nights, strict=False)
             if any(
-                (night.as_of or 0) >= each.valid_from
-                and (each.valid_to is None or before is None or (before.as_of or 0) < each.valid_to)
+                (night.as_of or 0) >= each.valid_from and (before is None or (before.as_of or 0) < each.end)
                 for each in states
             )
         )
@@ -299,8 +298,7 @@ class _LossesOfTopic:
 def _window(loss: Loss, decides: MessageFilter) -> PullWindow:
     """The window of the messages that were stored in the state of a loss."""
     state = loss.state
-    end = FOREVER if state.valid_to is None else state.valid_to
-    return PullWindow(decides, state.valid_from, state.valid_from, end)
+    return PullWindow(decides, state.valid_from, state.valid_from, state.end)
 
 
 def knows_clients(facts: BrokerFacts) -> bool:
@@ -386,8 +384,7 @@ def _dropped(
     tags = rows["tags"].combine_chunks().dictionary_encode()
     codes = tags.indices.fill_null(len(tags.dictionary)).to_numpy()
     for state in states:
-        end = FOREVER if state.valid_to is None else state.valid_to
-        in_state = (state.valid_from <= dropped_at) & (dropped_at < end)
+        in_state = (state.valid_from <= dropped_at) & (dropped_at < state.end)
         for code, tag in enumerate([*tags.dictionary.to_pylist(), None]) if state.expression_type is not None else ():
             properties = {} if tag is None else {TAGS_PROPERTY: tag}
             has_tag = in_state & (codes == code)

@@ -23,7 +23,7 @@ from filtering.consumption.clients import ClientChecks
 from filtering.consumption.lag import TopicLag, checked_range, checks_entries, is_measured
 from filtering.consumption.offsets import COMMIT_DELAY, REMOVED
 from filtering.counted import counted, did_you_mean, listed
-from filtering.delivery.message_filter import MessageFilter, message_filters
+from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow
 from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.predicate import TRUE
@@ -354,10 +354,12 @@ def lag(
         if standing.is_behind:
             behind.add(standing.consumer_group)
     rows_behind = [row for row in in_force.values() if row.consumer_group in behind]
-    filters = {each.key: each for each in message_filters(rows_behind, facts.broker)}
-    for key, each in filters.items():
-        if in_force[key].pops:
-            filters[key] = replace(each, most_attempts=facts.pop_groups.most_attempts(each.consumer_group))
+    most_attempts = facts.pop_groups.most_attempts
+    filters = {
+        row.key: row_filter
+        for row in rows_behind
+        if (row_filter := message_filter(row, rows_behind, facts.broker, most_attempts(row.consumer_group)))
+    }
     firsts = _first_offsets(facts, by_topic)
     counts = {topic: _topic_lag(queues, in_force, filters, firsts, facts) for topic, queues in by_topic.items()}
     _scan(facts, counts)

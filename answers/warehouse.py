@@ -33,9 +33,9 @@ from answers.rendering import Shown
 from answers.report import GroupCounts, night_summary
 from answers.results import Explanations, Lags, Results, Rows, Summary
 from answers.what_if import WhatIf, only_topic, subscription_of, what_if
-from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.findings import Finding
 from filtering.subscription_data import SQL92, TAG
+from filtering.time_spans import BEGINNING, FOREVER
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 

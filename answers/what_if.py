@@ -32,7 +32,7 @@ from filtering.delivery import topic_filters
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import Entries, Int64s, among
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
-from filtering.delivery.pull_window import BEGINNING, EVERYWHERE, NO_END, OffsetRange, PullWindow, WindowKind, is_about
+from filtering.delivery.pull_window import EVERYWHERE, NO_END, OffsetRange, PullWindow, WindowKind, is_about
 from filtering.delivery.topic_filters import TopicFilters, ranges_of
 from filtering.findings import Finding
 from filtering.predicate import FALSE
@@ -45,7 +45,7 @@ from filtering.subscriptions.history import in_force_at, registered_alone
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.sources import events_with_file
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from filtering.time_spans import DAY
+from filtering.time_spans import BEGINNING, DAY
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
 from schemas.delta.table_rows import (
     Key,

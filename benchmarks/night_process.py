@@ -8,6 +8,7 @@ A line is a JSON list: the command line of nightly. With --spark, a Spark sessio
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -15,11 +16,11 @@ from contextlib import redirect_stdout
 from time import perf_counter, process_time
 
 from benchmarks.steps import Steps, night_steps
-from filtering import garbage_collection
+from jobs.cli.application import collect_rarely
 
 
 def main() -> None:
-    garbage_collection.collect_rarely()
+    collect_rarely()
     answers = os.fdopen(os.dup(1), "w")
     steps = Steps()
     if "--steps" in sys.argv:
@@ -41,7 +42,7 @@ def main() -> None:
             nightly.main(json.loads(line))
         taken, used = perf_counter() - begin, process_time() - used
         steps.seconds["other"] = taken - sum(steps.seconds.values())
-        garbage_collection.collect_young()
+        gc.collect(0)
         print(json.dumps({"seconds": taken, "cpu": used, "steps": steps.seconds}), file=answers, flush=True)
 
 

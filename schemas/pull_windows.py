@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from filtering.delivery.message_filter import MessageFilter, tag_check
 from filtering.delivery.pull_window import (
-    BEGINNING,
-    FOREVER,
     NO_BEGIN,
     NO_END,
     ConsumeMode,
@@ -26,6 +24,7 @@ from filtering.delivery.pull_window import (
     WindowKind,
 )
 from filtering.predicate import TextIn
+from filtering.time_spans import BEGINNING, FOREVER
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import sorted_by
 

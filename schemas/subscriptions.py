@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from filtering.predicate import to_json
 from filtering.rocketmq_version import RocketMQVersion
-from filtering.sources import digest, with_imports
+from filtering.source_code import digest, with_imports
 from filtering.sql92 import CompiledExpression, Expressions, StoredExpression, SuspiciousPart
 from filtering.sql92 import compiled as compiler
 from filtering.sql92.compiled import is_read_alike

@@ -50,12 +50,13 @@ from filtering.consumption.group import RESET
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
-from filtering.delivery.pull_window import FOREVER, NO_END, PullWindow, WindowKind, is_of_night
+from filtering.delivery.pull_window import NO_END, PullWindow, WindowKind, is_of_night
 from filtering.delivery.topic_filters import PASSED_STAGE2, MaskKey, TopicFilters, mask_key
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_codes
+from filtering.time_spans import FOREVER
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG, SLOTS
 from schemas.deliveries import DELIVERY_BLOCKS, pairs_of, positions_of
@@ -475,10 +476,9 @@ def _windows(history: Sequence[SubscriptionRow], broker: BrokerConfig, since: in
     broker = replace(broker, filter_support_retry=False)
     windows: defaultdict[str, list[PullWindow]] = defaultdict(list)
     for row in history:
-        valid_to = FOREVER if row.valid_to is None else row.valid_to
-        decides = message_filter(row, (), broker) if valid_to > since else None
+        decides = message_filter(row, (), broker) if row.end > since else None
         if decides is not None and decides.bit_pos:
-            windows[row.topic].append(PullWindow(decides, row.valid_from, max(row.valid_from, since), valid_to))
+            windows[row.topic].append(PullWindow(decides, row.valid_from, max(row.valid_from, since), row.end))
     return windows
 
 

@@ -23,19 +23,12 @@ from dataclasses import dataclass
 
 from filtering.consumption.group import FIRST_START, RETURNED, FiltersInForce, StartReason
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
-from filtering.delivery.pull_window import (
-    BEGINNING,
-    FOREVER,
-    NO_END,
-    OffsetRange,
-    PullWindow,
-    UncertainChange,
-    WindowKind,
-)
+from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow, UncertainChange, WindowKind
 from filtering.predicate import FALSE
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import state_at
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import BEGINNING, FOREVER
 
 ONLINE = "a client that broadcasts was online"
 OWN_OFFSETS = "a client that broadcasts keeps its offsets in a file of its own: where it went on is not known"
@@ -134,7 +127,7 @@ class BroadcastNight:
         self._offsets: Mapping[int, OffsetRange] = {
             queue_id: (offset, NO_END) for queue_id, offset in known.items() if offset > 0
         }
-        pulling = [(row, row.valid_from, _end(row.valid_to)) for row in rows if filters.is_pulling(row)]
+        pulling = [(row, row.valid_from, row.end) for row in rows if filters.is_pulling(row)]
         self._go_on(pulling)
         self._come(pulling, stays)
         if pulling:
@@ -151,7 +144,7 @@ class BroadcastNight:
 
     def _come(self, pulling: Sequence[tuple[SubscriptionRow, int, int]], stays: Iterable[ClientStay]) -> None:
         """Clients that come pull what waits for them, and was not decided before."""
-        untold = list(_gaps([(begin, end) for _, begin, end in pulling]))
+        undecided = list(_gaps([(begin, end) for _, begin, end in pulling]))
         pulls: list[tuple[int, int, ClientStay]] = []
         for stay in stays:
             for _, begin, end in pulling:
@@ -161,11 +154,13 @@ class BroadcastNight:
         left: dict[str, int] = {}
         for at, end, stay in sorted(pulls, key=lambda pull: pull[:2]):
             since = left.get(stay.client_id, _first_stored(stay, at))
-            waiting = [(max(begin, since), stop) for begin, stop in untold if stop <= at and since < stop]
+            waiting = [(max(begin, since), stop) for begin, stop in undecided if stop <= at and since < stop]
             for begin, stop in waiting:
                 reason = RETURNED if stay.client_id in left else f"{FIRST_START}: {_start_reason(stay)}"
                 self._pull(at, begin, stop, reason)
-            untold = [each for begin, stop in untold for each in _before(begin, stop, since if stop <= at else stop)]
+            undecided = [
+                each for begin, stop in undecided for each in _before(begin, stop, since if stop <= at else stop)
+            ]
             left[stay.client_id] = end
 
     def _pull(self, at: int, stored_from: int, stored_to: int, reason: str) -> None:
@@ -184,10 +179,6 @@ class BroadcastNight:
         windows.append(window)
         uncertain = UncertainChange.in_window(window, FALSE, message_filter.delivered, OWN_OFFSETS)
         self.uncertain_changes.append(uncertain)
-
-
-def _end(valid_to: int | None) -> int:
-    return FOREVER if valid_to is None else valid_to
 
 
 def _first_stored(stay: ClientStay, at: int) -> int:

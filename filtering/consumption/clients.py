@@ -17,7 +17,7 @@ import numpy as np
 
 from filtering.counted import counted
 from filtering.delivery.message_filter import TAGS_PROPERTY, tag_check
-from filtering.delivery.pull_window import FOREVER, NO_END, PullWindow, UncertainChange
+from filtering.delivery.pull_window import NO_END, PullWindow, UncertainChange
 from filtering.predicate import FALSE, TRUE, And, Predicate, TextIn, holds
 from filtering.sql92 import EvaluationError, InvalidExpression, compile
 from filtering.subscription_data import TAG, build_subscription_data, is_tag_type
@@ -85,12 +85,11 @@ def tag_disagreements(
     """
     disagreements: defaultdict[GroupTopic, list[ClientTags]] = defaultdict(list)
     for state in states:
-        valid_to = FOREVER if state.valid_to is None else state.valid_to
         checks = tuple(dict.fromkeys(_checks(state).values()))
         if not has_queue_ids and len(checks) > 1:
-            disagreements[state.key].append(ClientTags(state.valid_from, valid_to, {}, checks))
+            disagreements[state.key].append(ClientTags(state.valid_from, state.end, {}, checks))
         elif queues := queue_ids(state.topic) if has_queue_ids else [MADE_UP]:
-            disagreements[state.key].append(ClientTags(state.valid_from, valid_to, _by_queue(state, queues)))
+            disagreements[state.key].append(ClientTags(state.valid_from, state.end, _by_queue(state, queues)))
     return dict(disagreements)
 
 

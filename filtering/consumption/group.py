@@ -54,9 +54,7 @@ from filtering.consumption.offsets import (
 )
 from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
 from filtering.delivery.pull_window import (
-    BEGINNING,
     EVERYWHERE,
-    FOREVER,
     NO_END,
     ConsumeMode,
     OffsetRange,
@@ -80,6 +78,7 @@ from filtering.subscriptions.events import (
 from filtering.subscriptions.history import in_force_at
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import BEGINNING, FOREVER
 
 # Positions.
 
@@ -545,9 +544,9 @@ class FiltersInForce:
     def at(self, row: SubscriptionRow, instant: int) -> MessageFilter:
         """The filter of a subscription that is pulling at an instant (ms)."""
         others = in_force_at(self._rows, instant) if reads_others(row, self._config) else ()
-        own_filter = message_filter(row, others, self._config)
+        own_filter = message_filter(row, others, self._config, self._most_attempts)
         assert own_filter is not None
-        return replace(own_filter, most_attempts=self._most_attempts) if row.pops else own_filter
+        return own_filter
 
     def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter]]:
         """The filters of a subscription in [``begin``, ``end``) (ms), each with its part of that interval."""

@@ -31,7 +31,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Se
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
-from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
@@ -49,7 +48,7 @@ from filtering.consumption.group import (
     undecided_between,
 )
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
-from filtering.delivery.pull_window import FOREVER, ConsumeMode, PullWindow, UncertainChange
+from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainChange
 from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
 from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.pulls import is_pulling
@@ -71,6 +70,7 @@ from filtering.subscriptions.inconsistency import (
     seeming_disagreements,
 )
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import FOREVER
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,7 @@ def plan_night(
     planner = _NightPlanner(
         list(history), list(events), offsets_so_far, broker_offsets, config, config_before, pops, pop_groups
     )
-    with garbage_collection.paused():
-        return planner.plan()
+    return planner.plan()
 
 
 class _NightPlanner:
@@ -250,7 +249,7 @@ class _NightPlanner:
     def _shared_queues(self) -> tuple[Mapping[GroupTopic, Set[int]], Mapping[GroupTopic, int]]:
         """``allocated`` and ``assumed`` of the plan."""
         since = self._as_of or 0
-        shared = [state for state in self._disagreeing if state.valid_to is None or state.valid_to > since]
+        shared = [state for state in self._disagreeing if state.end > since]
         if not self._broker_offsets.has_queue_ids:
             return {}, {state.key: 0 for state in shared if drop_differently(state)}
         allocated = {state.key: self._queue_ids(state.topic) for state in shared}
@@ -340,7 +339,7 @@ def _with_seeming(
     """
     uncertain = list(changes)
     for disagreement in seeming:
-        begin, end = disagreement.valid_from, FOREVER if disagreement.valid_to is None else disagreement.valid_to
+        begin, end = disagreement.valid_from, disagreement.end
         uncertain = _outside(uncertain, begin, end)
         if as_of is not None and disagreement.seen_at <= as_of:
             begin = _after(as_of, begin)
@@ -360,10 +359,9 @@ def _read_by_any(
     for state in states:
         asked = {row.filter: row for row in rows if row.filter in state.filters and filters.is_pulling(row)}
         begin = _after(as_of, state.valid_from)
-        end = FOREVER if state.valid_to is None else state.valid_to
-        if begin < end and len(asked) > 1:
+        if begin < state.end and len(asked) > 1:
             client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
-            yield undecided_between(client_filters, begin, end, state.valid_from, CLIENTS_DIFFER)
+            yield undecided_between(client_filters, begin, state.end, state.valid_from, CLIENTS_DIFFER)
 
 
 def _registered_only(
@@ -379,13 +377,12 @@ def _registered_only(
     carried = {row.valid_from for row in rows}
     for row in registered:
         begin = _after(as_of, row.valid_from)
-        end = FOREVER if row.valid_to is None else row.valid_to
         asked = state_at(rows, row.valid_from)
-        if row.valid_from not in carried and asked is not None and begin < end:
+        if row.valid_from not in carried and asked is not None and begin < row.end:
             both = asked, replace(row, topic=asked.topic, pops=True)
             if filters.is_pulling(both[1]):
                 filters_of_both = [filters.at(subscription, row.valid_from) for subscription in both]
-                yield undecided_between(filters_of_both, begin, end, row.valid_from, AT_RESTART)
+                yield undecided_between(filters_of_both, begin, row.end, row.valid_from, AT_RESTART)
 
 
 def _commits(events: Iterable[SubscriptionEvent]) -> Mapping[GroupTopic, Mapping[int, Offsets]]:
@@ -418,7 +415,7 @@ def _not_watched(
         if begin >= at:
             continue
         after = next((row for row in rows if row.valid_from == at), None)
-        before = [row for row in rows if row.valid_from < at and (row.valid_to is None or row.valid_to > since)]
+        before = [row for row in rows if row.valid_from < at and row.end > since]
         asked = [(row, max(row.valid_from, since)) for row in before] + ([] if after is None else [(after, at)])
         asked = [(row, when) for row, when in asked if filters.is_pulling(row)]
         is_pulling_after = after is not None and filters.is_pulling(after)

@@ -73,15 +73,16 @@ def message_filters(rows: Iterable[SubscriptionRow], config: BrokerConfig) -> li
 
 
 def message_filter(
-    row: SubscriptionRow, in_force: Iterable[SubscriptionRow], config: BrokerConfig
+    row: SubscriptionRow, in_force: Iterable[SubscriptionRow], config: BrokerConfig, most_attempts: int | None = None
 ) -> MessageFilter | None:
     """The filter of a subscription; None if the broker refuses its pulls.
 
     ``in_force``: the group's other subscriptions in force; a retry topic needs them (see :func:`reads_others`).
+    ``most_attempts``: how often the group gets a message, if it pops.
     """
     if refusal(row, config) is not None:
         return None
-    own = _own_filter(row, config)
+    own = replace(_own_filter(row, config), most_attempts=most_attempts if row.pops else None)
     if reads_others(row, config):
         expression, failure = _retry_predicates(expressions_by_topic(row.consumer_group, in_force))
         return replace(own, expression=expression, failure=failure)

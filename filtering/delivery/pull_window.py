@@ -16,11 +16,9 @@ from filtering.delivery.message_filter import MessageFilter
 from filtering.predicate import FALSE, Predicate
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import BEGINNING, FOREVER
 
-BEGINNING = -(2**63)
-FOREVER = 2**63 - 1
-"""Times before and after all others."""
-NO_BEGIN, NO_END = BEGINNING, FOREVER
+NO_BEGIN, NO_END = -(2**63), 2**63 - 1
 """Limits of offsets, and of positions in a file: before and after all others."""
 
 HELD_PULL = "the broker may have held a pull when the subscription changed"
@@ -205,8 +203,7 @@ def filter_data_in_force(
     for row in history:
         data = row.filter_data
         if data is not None and data.compiled is not None:
-            valid_to = FOREVER if row.valid_to is None else row.valid_to
             by_topic[row.topic].append(
-                FilterDataInForce(data.compiled.predicate, data.bit_pos, row.valid_from, valid_to)
+                FilterDataInForce(data.compiled.predicate, data.bit_pos, row.valid_from, row.end)
             )
     return dict(by_topic)

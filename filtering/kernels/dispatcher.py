@@ -20,7 +20,7 @@ from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NativeLowering
 
 from filtering.kernels.compile import LISTENERS
-from filtering.sources import digest, with_imports
+from filtering.source_code import digest, with_imports
 
 
 class WholeRegisters(CompilerBase):

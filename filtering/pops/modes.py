@@ -22,10 +22,10 @@ from itertools import pairwise
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Offsets
-from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GRPC_PUSH, REMOTING_POP, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import BEGINNING, FOREVER
 
 Interval = tuple[int, int]
 """[from, to), ms."""
@@ -274,9 +274,8 @@ def pulled_rows(rows: Sequence[SubscriptionRow], pops: Sequence[Interval]) -> li
 
 def as_consumed(row: SubscriptionRow, pops: Pops) -> SubscriptionRow:
     """A subscription as its group consumes by it: each pop of one that pops brings its own."""
-    end = FOREVER if row.valid_to is None else row.valid_to
     known = pops.recorded.get(row.key, pops.planned.get(row.key, ()))
-    pops_then = any(since < end <= until for since, until in known)
+    pops_then = any(since < row.end <= until for since, until in known)
     return row if row.pops == pops_then else replace(row, pops=pops_then)
 
 
@@ -307,9 +306,8 @@ def popped_rows(
 def _parts(rows: Iterable[SubscriptionRow], pops: Sequence[Interval]) -> Iterator[tuple[SubscriptionRow, bool]]:
     """The states, cut where the group begins or ends to pop, and whether it pops in each part."""
     for row in rows:
-        end = FOREVER if row.valid_to is None else row.valid_to
-        cuts = {at for interval in pops for at in interval if row.valid_from < at < end}
-        bounds = [row.valid_from, *sorted(cuts), end]
+        cuts = {at for interval in pops for at in interval if row.valid_from < at < row.end}
+        bounds = [row.valid_from, *sorted(cuts), row.end]
         for begin, stop in pairwise(bounds):
             part = replace(row, valid_from=begin, valid_to=None if stop == FOREVER else stop)
             yield part, any(since <= begin < until for since, until in pops)

@@ -7,9 +7,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import ConsumerFilterManager
 from filtering.consumer_group_info import ConsumerGroupInfo
@@ -17,20 +16,15 @@ from filtering.rocketmq_version import RocketMQVersion
 from filtering.sql92 import Expressions
 from filtering.subscription_data import SUB_ALL, Subscription, expression_type, is_tag_type
 from filtering.subscriptions.events import SENT_WITH_REQUESTS, GroupTopic, Operation, SubscriptionEvent
-from filtering.subscriptions.subscription_row import SubscriptionRow, compile_subscription
-
-if TYPE_CHECKING:
-    from filtering.subscriptions.inconsistency import GroupClients
-
+from filtering.subscriptions.subscription_row import State, SubscriptionRow, compile_subscription
 
 # States that follow each other: each holds until the next one begins.
 
 
-State = TypeVar("State", "SubscriptionRow", "GroupClients")
-"""What holds in [``valid_from``, ``valid_to``) (ms); None: it still does."""
+StateType = TypeVar("StateType", bound=State)
 
 
-def append_state(states: list[State], new: State) -> None:
+def append_state(states: list[StateType], new: StateType) -> None:
     """Appends a state to those of one group and topic. The last of them ends when the new one begins.
 
     Of states that begin in one millisecond, only the last counts. A state that changes nothing is not appended.
@@ -45,9 +39,9 @@ def append_state(states: list[State], new: State) -> None:
     states.append(new)
 
 
-def states_by_key(states: Iterable[State]) -> defaultdict[GroupTopic, list[State]]:
+def states_by_key(states: Iterable[StateType]) -> defaultdict[GroupTopic, list[StateType]]:
     """The states of each group and topic, in the same order."""
-    by_key: defaultdict[GroupTopic, list[State]] = defaultdict(list)
+    by_key: defaultdict[GroupTopic, list[StateType]] = defaultdict(list)
     for state in states:
         by_key[state.key].append(state)
     return by_key
@@ -68,9 +62,8 @@ def subscription_history(
     filters any more; one of another version compiles them again. Groups that are online then register again at once.
     """
     replay = _Replay(config, expressions or Expressions(), earlier)
-    with garbage_collection.paused():
-        for event in events:
-            replay.apply(event)
+    for event in events:
+        replay.apply(event)
     replay.run_until(None)
     return replay.rows()
 
@@ -259,11 +252,11 @@ class _Replay:
 # The subscriptions in force at an instant, after some events, or if a group had only one.
 
 
-def in_force_at(history: Iterable[State], instant: int) -> list[State]:
-    return [row for row in history if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)]
+def in_force_at(history: Iterable[StateType], instant: int) -> list[StateType]:
+    return [row for row in history if row.holds_at(instant)]
 
 
-def state_at(states: Iterable[State], instant: int) -> State | None:
+def state_at(states: Iterable[StateType], instant: int) -> StateType | None:
     """The state of one group and topic that is valid at ``instant`` (ms); None if there is none."""
     return next(iter(in_force_at(states, instant)), None)
 

@@ -15,7 +15,7 @@ from filtering.counted import listed, shortened
 from filtering.subscription_data import Filter, filter_of
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import append_state, states_by_key
-from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.subscriptions.subscription_row import State, SubscriptionRow
 
 FLIP_BACK = 600_000
 """ms: a filter that comes back later than this after another one replaced it counts as an ordinary change.
@@ -42,10 +42,10 @@ class ClientSubscription:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupClients:
-    """The clients of a group on a topic in [valid_from, valid_to), and the subscription in force then.
+class GroupClients(State):
+    """The clients of a group on a topic, and the subscription in force.
 
-    Times are in milliseconds; ``valid_to`` None means still so. ``expression`` and ``expression_type`` are those that
+    ``expression`` and ``expression_type`` are those that
     the broker used for the pulls of all clients. They are None if the group had no subscription to the topic, because
     a client's heartbeat did not list it: the broker refuses pulls until another heartbeat lists it. ``agreeing``
     clients have the subscription in force. ``overruled`` clients have another one: the group loses messages that match
@@ -53,20 +53,12 @@ class GroupClients:
     its queues, which no client then reads.
     """
 
-    consumer_group: str
-    topic: str
-    valid_from: int
-    valid_to: int | None
     expression: str | None
     expression_type: str | None
     class_filter_mode: bool
     agreeing: tuple[str, ...]
     overruled: tuple[ClientSubscription, ...]
     absent: tuple[str, ...]
-
-    @property
-    def key(self) -> GroupTopic:
-        return self.consumer_group, self.topic
 
     @property
     def is_consistent(self) -> bool:
@@ -82,22 +74,16 @@ class GroupClients:
         return clients
 
 
-@dataclass(frozen=True)
-class SeemingDisagreement:
-    """Clients without ids seem to subscribe differently in [valid_from, valid_to) (ms; None: still so).
+@dataclass(frozen=True, slots=True)
+class SeemingDisagreement(State):
+    """Clients without ids seem to subscribe differently.
 
     The filters of ``rows``, one row for each, replaced each other, and one of them came back at ``seen_at`` (ms),
     although the group never left. Which client has which filter is not known.
     """
 
-    valid_from: int
-    valid_to: int | None
     seen_at: int
     rows: tuple[SubscriptionRow, ...]
-
-    @property
-    def key(self) -> GroupTopic:
-        return self.rows[0].key
 
     @property
     def text(self) -> str:
@@ -107,10 +93,6 @@ class SeemingDisagreement:
             f"two clients seem to disagree: the group was never away, and its filter went back and forth ({filters}). "
             "Which client reads which queue is not known: collect subscription events with client_id"
         )
-
-    def holds_at(self, instant: int) -> bool:
-        """Whether the clients seem to disagree at an instant (ms)."""
-        return self.valid_from <= instant and (self.valid_to is None or instant < self.valid_to)
 
 
 def seeming_disagreements(
@@ -146,7 +128,7 @@ def _seeming(rows: Iterable[SubscriptionRow]) -> list[SeemingDisagreement]:
         if same and not is_open and row.valid_from - changes[same[-1] + 1].valid_from <= FLIP_BACK:
             since = changes[same[-1] :]
             filters = tuple({other.filter: other for other in since}.values())
-            disagreements.append(SeemingDisagreement(since[1].valid_from, None, row.valid_from, filters))
+            disagreements.append(SeemingDisagreement(*row.key, since[1].valid_from, None, row.valid_from, filters))
         changes.append(row)
     return disagreements
 

@@ -9,6 +9,7 @@ from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import CompiledExpression, Expressions
 from filtering.subscription_data import SUB_ALL, TAG, Filter, build_subscription_data, is_tag_type
 from filtering.subscriptions.events import GroupTopic
+from filtering.time_spans import FOREVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,33 @@ def compile_client_filter(topic: str, filter: Filter, expressions: Expressions) 
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionRow:
-    """The state of a group's subscription to a topic, for messages stored in [valid_from, valid_to).
+class State:
+    """What holds for a group and topic in [``valid_from``, ``valid_to``) (ms); None: it still does."""
 
-    Times are in milliseconds; ``valid_to`` None means still in force. ``expression`` is the one that the broker uses
+    consumer_group: str
+    topic: str
+    valid_from: int
+    valid_to: int | None
+
+    @property
+    def key(self) -> GroupTopic:
+        return self.consumer_group, self.topic
+
+    @property
+    def end(self) -> int:
+        """``valid_to``, or FOREVER."""
+        return FOREVER if self.valid_to is None else self.valid_to
+
+    def holds_at(self, instant: int) -> bool:
+        """Whether it holds at an instant (ms)."""
+        return self.valid_from <= instant < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRow(State):
+    """The state of a group's subscription to a topic, for messages stored while it is in force.
+
+    ``expression`` is the one that the broker uses
     for pulls: the one sent with the pull (``sent_with_pull``; it uses no bit map), the registered one, or the last
     one if the group has left (not ``registered``). A TAG subscription in ``class_filter_mode`` has the name of a
     class as its expression, and no tags. ``is_consuming``: the group is online, whether the broker accepts its pulls
@@ -66,10 +90,6 @@ class SubscriptionRow:
     remains if the subscription changes to TAG, and after its death until it is cleaned.
     """
 
-    consumer_group: str
-    topic: str
-    valid_from: int
-    valid_to: int | None
     expression: str | None
     expression_type: str
     sub_version: int
@@ -80,10 +100,6 @@ class SubscriptionRow:
     compiled: CompiledSubscription
     filter_data: ConsumerFilterData | None
     pops: bool = False
-
-    @property
-    def key(self) -> GroupTopic:
-        return self.consumer_group, self.topic
 
     @property
     def filter(self) -> Filter:

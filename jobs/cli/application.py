@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import re
@@ -14,7 +15,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NoReturn
 
-from filtering import garbage_collection
 from filtering.counted import did_you_mean
 from filtering.java import has_half_a_pair
 from jobs.cli.start import INTERRUPTED
@@ -134,12 +134,20 @@ def _with_space(problem: str) -> str:
     return f"{problem}; free some space, and run the same command again" if _FULL in problem.lower() else problem
 
 
+def collect_rarely() -> None:
+    """Sets when Python collects garbage. Its defaults cost a night of 10,000 groups a sixth of its time.
+
+    A night of 10,000 groups makes two million objects. A thousand are in cycles that nothing else refers to.
+    """
+    gc.set_threshold(10_000_000, 50, 100)
+
+
 def run(main: Callable[[list[str]], None]) -> NoReturn:
     """Runs a job's main and exits with its ExitCode."""
     _find_stderr()
     _open_closed_outputs()
     _print_every_character()
-    garbage_collection.collect_rarely()
+    collect_rarely()
     os.umask(os.umask(0) | 0o002)  # Files of a warehouse are not writable for all users.
     try:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

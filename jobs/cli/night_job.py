@@ -4,6 +4,7 @@ end."""
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import threading
@@ -26,7 +27,6 @@ from answers.report import (
     night_summary,
     total,
 )
-from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.counted import counted
 from filtering.kernels.compile import LISTENERS, CompileListener
@@ -468,7 +468,7 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
             for entry in entries:
                 for night in _nights(entry, steps, options, hooks):
                     if summarized or failed:
-                        garbage_collection.collect_young()
+                        gc.collect(0)  # of a night, some MiB: PyArrow's metadata of files is in cycles
                     try:
                         report = night.run(runner)
                     except Exception as error:

@@ -137,7 +137,7 @@ def add_period(parser: Parser) -> None:
 
 def period_of(options: argparse.Namespace) -> tuple[int, int]:
     """The store times (ms, the second exclusive) from --from to --to. Raises UsageError if there is none between."""
-    from filtering.delivery.pull_window import BEGINNING, FOREVER
+    from filtering.time_spans import BEGINNING, FOREVER
 
     begin = BEGINNING if options.begin is None else options.begin
     end = FOREVER if options.end is None else options.end

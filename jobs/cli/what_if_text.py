@@ -12,11 +12,10 @@ from answers.results import NOT_KNOWN_OF_POPS, NOTHING_TO_COMPARE
 from answers.what_if import AgainstInForce, ChangedMessages, WhatIf
 from filtering.counted import counted, shortened
 from filtering.delivery.message_filter import delivers
-from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.predicate import postorder
 from filtering.relation import Kind, Message, Relation
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from filtering.time_spans import DAY
+from filtering.time_spans import BEGINNING, DAY, FOREVER
 from jobs.cli.text import expression_line, print_table, time
 from schemas.errors import printable
 

@@ -44,8 +44,6 @@ from filtering.consumption.offsets import BrokerOffsets, GroupNight, QueueRestar
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.entries import Int64s, MultiDispatch, MultiQueue, Queue
 from filtering.delivery.pull_window import (
-    BEGINNING,
-    FOREVER,
     NO_END,
     FilterDataInForce,
     PullWindow,
@@ -60,7 +58,7 @@ from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_
 from filtering.subscriptions.history import states_by_key, subscription_history
 from filtering.subscriptions.namespace import is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from filtering.time_spans import DAY
+from filtering.time_spans import BEGINNING, DAY, FOREVER
 from jobs.night.commit import Changes
 from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group

@@ -23,7 +23,6 @@ from filtering.consumption.offsets import Offsets
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
 from filtering.delivery.entries import Int64s, has_entry, positions_in
-from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
 from filtering.pops.modes import Interval, PopGroups
 from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
@@ -33,7 +32,7 @@ from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import states_by_key
 from filtering.subscriptions.inconsistency import GroupClients, differing_states
 from filtering.subscriptions.subscription_row import CompiledSubscription, SubscriptionRow, compile_client_filter
-from filtering.time_spans import DAY
+from filtering.time_spans import BEGINNING, DAY, FOREVER
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
 from jobs.night.tasks import LogRange

@@ -31,11 +31,12 @@ import pyarrow.compute as pc
 from filtering.consumption.group import HELD_PULL_MS
 from filtering.delivery.block_schema import MATCH, Outcome
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import FOREVER, ConsumeMode, PullWindow, WindowKind
+from filtering.delivery.pull_window import ConsumeMode, PullWindow, WindowKind
 from filtering.delivery.traced_deliveries import Mask, denied
 from filtering.pops.handed_out import NONE, matching, nth
 from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GroupTopic
+from filtering.time_spans import FOREVER
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
 from jobs.night.pops import recorded_blocks

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.delivery.entries import Entries, among
-from filtering.delivery.pull_window import BEGINNING, FOREVER, NO_END
+from filtering.delivery.pull_window import NO_END
 from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
+from filtering.time_spans import BEGINNING, FOREVER
 from schemas.arrow_batches import one_array
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.delta.delta_log import OpenDataFile, open_data_file

@@ -15,9 +15,9 @@ import pytest
 from answers.facts import open_facts
 from answers.what_if import WhatIf, subscription_of
 from answers.what_if import what_if as tried
-from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.relation import Kind
 from filtering.subscription_data import SQL92, TAG
+from filtering.time_spans import BEGINNING, FOREVER
 from jobs import nightly, what_if
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import FIRST_TIME, BrokerLog

@@ -3,8 +3,6 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-NOT_A_FUNCTION = 5
-
 
 def even_queue_offsets(entries: pa.RecordBatch) -> pa.BooleanArray:
     return pc.equal(pc.bit_wise_and(entries["queue_offset"], 1), 0)

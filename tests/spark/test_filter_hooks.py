@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from jobs import maintain, nightly
 from jobs.night.hooked_task import with_answers
-from jobs.night.inputs import FilterHook, check_groups, read_filter_hooks
+from jobs.night.inputs import FilterHook
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
@@ -115,26 +114,6 @@ def test_small_arrow_batches_make_no_more_blocks(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("hook", "message"),
-    [
-        ("- group: cg_all_orders", "hook 1: a hook has group:, topic: and either predicate: or function:"),
-        ("- {group: g, predicate: a}", "hook 1: topic: is missing"),
-        ("- {group: g, topic: T, predicate: a, function: b}", "either predicate: or function:"),
-        ("- {group: g, topic: T, predicates: a}", "either predicate: or function:"),
-        ("group: g", "is not a list"),
-        ("- [", "not YAML"),
-        ("- {group: g, topic: T, function: 'no.such:thing'}", "no function no.such:thing: No module named 'no'"),
-        ("- {group: g, topic: T, function: 'tests.spark.example_hooks:odd'}", "has no attribute 'odd'; write module:"),
-        ("- {group: g, topic: T, function: 'tests.spark.example_hooks:NOT_A_FUNCTION'}", "is not a function"),
-    ],
-)
-def test_an_entry_that_is_no_hook(tmp_path: Path, hook: str, message: str) -> None:
-    (tmp_path / "hooks.yaml").write_text(hook)
-    with pytest.raises(UsageError, match=message):
-        read_filter_hooks(tmp_path / "hooks.yaml")
-
-
-@pytest.mark.parametrize(
     ("predicate", "message"),
     [
         ("queue_id >", "cg_all_taglab on TagLab: queue_id >: .*Syntax error"),
@@ -160,29 +139,6 @@ def test_an_error_of_spark_is_shown_once(spark: SparkSession, replayed: Replayed
     assert shown.getvalue() == ""
     for logger in loggers:
         logger.handlers.pop()
-
-
-def test_a_group_without_a_subscription() -> None:
-    hook = FilterHook("cg_nobody", "TagLab", "true", None)
-    with pytest.raises(UsageError, match="cg_nobody on TagLab: the group has no subscription"):
-        check_groups([hook], [("cg_nobody", "OrderEvents")])
-
-
-def test_a_changed_hook_is_another_input(tmp_path: Path) -> None:
-    entry = "- {group: g, topic: T, predicate: queue_id = 0}\n- {group: g, topic: T, function: 'my_hook:f'}"
-    (tmp_path / "hooks.yaml").write_text(entry)
-    seen = []
-    for code in ("f = print", "f = print", "f = repr"):
-        (tmp_path / "my_hook.py").write_text(code)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.syspath_prepend(tmp_path)
-            patch.delitem(sys.modules, "my_hook", raising=False)
-            seen.append(repr(read_filter_hooks(tmp_path / "hooks.yaml")))
-    assert seen[0] == seen[1] != seen[2]
-    (tmp_path / "hooks.yaml").write_text(entry.replace("queue_id = 0", "queue_id = 1"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(tmp_path)
-        assert repr(read_filter_hooks(tmp_path / "hooks.yaml")) != seen[2]
 
 
 def test_messages_between_those_of_an_earlier_night_repeat_no_delivery(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import OWN_OFFSETS, broadcasting_clients, clients_that_pulled
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.plan import NightPlan, first_difference, plan_night
-from filtering.delivery.pull_window import BEGINNING, FOREVER, WindowKind
+from filtering.delivery.pull_window import WindowKind
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent, in_order, parse_event
 from filtering.subscriptions.history import subscription_history
+from filtering.time_spans import BEGINNING, FOREVER
 
 END = 400
 """ms: messages are stored at 1, 3, 5, …, and clients come and leave at even times."""

@@ -1,7 +1,9 @@
-"""Users' own filter hooks: which messages they see, and what happens if they fail."""
+"""Users' own filter hooks: their file, which messages they see, and what happens if they fail."""
 
+import sys
 from collections.abc import Iterable
 from operator import itemgetter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,8 @@ import pytest
 from filtering.delivery.delivery_blocks import MatchSet, MatchSets
 from filtering.delivery.filter_hooks import ENTRY_COLUMNS, FunctionHook, Hook, after_hooks
 from filtering.matcher import packed_bits
+from jobs.night.inputs import FilterHook, check_groups, read_filter_hooks
+from schemas.errors import UsageError
 
 ROWS = 6
 ENTRIES = pa.record_batch(
@@ -74,3 +78,49 @@ def test_a_function_that_fails_is_named() -> None:
     batch = pa.record_batch({name: pa.array([1]) for name in ENTRY_COLUMNS})
     with pytest.raises(ValueError, match="the filter hook my_hooks:boom failed: KeyError: 'region'"):
         FunctionHook("my_hooks:boom", boom)(batch)
+
+
+# The file of --filter-hooks.
+
+
+@pytest.mark.parametrize(
+    ("hook", "message"),
+    [
+        ("- group: cg_all_orders", "hook 1: a hook has group:, topic: and either predicate: or function:"),
+        ("- {group: g, predicate: a}", "hook 1: topic: is missing"),
+        ("- {group: g, topic: T, predicate: a, function: b}", "either predicate: or function:"),
+        ("- {group: g, topic: T, predicates: a}", "either predicate: or function:"),
+        ("group: g", "is not a list"),
+        ("- [", "not YAML"),
+        ("- {group: g, topic: T, function: 'no.such:thing'}", "no function no.such:thing: No module named 'no'"),
+        ("- {group: g, topic: T, function: 'posixpath:odd'}", "has no attribute 'odd'; write module:"),
+        ("- {group: g, topic: T, function: 'posixpath:sep'}", "is not a function"),
+    ],
+)
+def test_an_entry_that_is_no_hook(tmp_path: Path, hook: str, message: str) -> None:
+    (tmp_path / "hooks.yaml").write_text(hook)
+    with pytest.raises(UsageError, match=message):
+        read_filter_hooks(tmp_path / "hooks.yaml")
+
+
+def test_a_group_without_a_subscription() -> None:
+    hook = FilterHook("cg_nobody", "TagLab", "true", None)
+    with pytest.raises(UsageError, match="cg_nobody on TagLab: the group has no subscription"):
+        check_groups([hook], [("cg_nobody", "OrderEvents")])
+
+
+def test_a_changed_hook_is_another_input(tmp_path: Path) -> None:
+    entry = "- {group: g, topic: T, predicate: queue_id = 0}\n- {group: g, topic: T, function: 'my_hook:f'}"
+    (tmp_path / "hooks.yaml").write_text(entry)
+    seen = []
+    for code in ("f = print", "f = print", "f = repr"):
+        (tmp_path / "my_hook.py").write_text(code)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(tmp_path)
+            patch.delitem(sys.modules, "my_hook", raising=False)
+            seen.append(repr(read_filter_hooks(tmp_path / "hooks.yaml")))
+    assert seen[0] == seen[1] != seen[2]
+    (tmp_path / "hooks.yaml").write_text(entry.replace("queue_id = 0", "queue_id = 1"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        assert repr(read_filter_hooks(tmp_path / "hooks.yaml")) != seen[2]
