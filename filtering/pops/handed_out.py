@@ -16,8 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from filtering.delivery.entries import positions_in
-
 Int64s = NDArray[np.int64]
 NONE = -1
 """Instead of a time, an offset, a position or another number that is not there."""
@@ -46,7 +44,7 @@ class Records:
         """The positions of the records without copies, in the order of messages and of the log."""
         order = np.lexsort((self.commitlog_offset, self.popped_at, self.message))
         message, popped_at = self.message[order], self.popped_at[order]
-        is_first = np.append(True, (np.diff(message) != 0) | (np.diff(popped_at) != 0))[: len(order)]
+        is_first = _is_other_than_before(message) | _is_other_than_before(popped_at)
         first = order[is_first]
         in_log: Int64s = first[np.lexsort((self.commitlog_offset[first], self.message[first]))]
         return in_log
@@ -88,7 +86,7 @@ def handed_out(
     acknowledged = ack != NONE
     acked_offset = np.where(acknowledged, acked.commitlog_offset[ack], NONE) if len(acked) else ack
     acked_at = np.where(acknowledged, acked.store_timestamp[ack], NONE) if len(acked) else ack
-    follows = np.append(False, np.diff(message) == 0)[: len(order)]
+    follows = ~_is_other_than_before(message)
     before = np.maximum(np.arange(len(order)) - 1, 0)
     is_acknowledged_after = acked_offset[before] > at
     is_last = at > acked.commitlog_offset.max(initial=NONE)
@@ -100,14 +98,26 @@ def handed_out(
 
 
 def numbered(columns: Sequence[Int64s]) -> Int64s:
-    """A number for each row: the same for rows with the same values."""
-    order = np.lexsort(tuple(reversed(columns)))
-    differs = np.zeros(len(order), np.int64)
+    """A number for each row: the same for rows with the same values, and only for them."""
+    numbers, radix = np.zeros(len(columns[0]), np.int64), 1
+    if not len(numbers):
+        return numbers
     for column in columns:
-        differs[1:] |= np.diff(column[order]) != 0
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(differs)
+        low, high = int(column.min()), int(column.max())
+        if radix * (high - low + 1) > _GREATEST:
+            numbers, radix = _ranks(numbers), len(numbers)
+            column, low, high = _ranks(column), 0, len(column)
+        numbers, radix = numbers * (high - low + 1) + np.subtract(column, low, dtype=np.int64), radix * (high - low + 1)
     return numbers
+
+
+_GREATEST = np.iinfo(np.int64).max
+
+
+def _ranks(values: Int64s) -> Int64s:
+    """The rank of each value among the distinct ones."""
+    _, ranks = np.unique(values, return_inverse=True)
+    return ranks
 
 
 def matching(keys: Sequence[Int64s], wanted: Sequence[Int64s]) -> Int64s:
@@ -117,18 +127,33 @@ def matching(keys: Sequence[Int64s], wanted: Sequence[Int64s]) -> Int64s:
     """
     count = len(keys[0])
     numbers = numbered([np.concatenate(pair) for pair in zip(keys, wanted, strict=True)])
-    place = np.append(nth(numbers[:count]), nth(numbers[count:]))
-    pairs = numbers * (place.max(initial=0) + 1) + place
-    order = np.argsort(pairs[:count])
-    at = positions_in(pairs[:count][order], pairs[count:])
-    rows: Int64s = np.append(order, NONE)[at]
+    order = np.argsort(numbers, kind="stable")  # of equal numbers, those of keys are first
+    at, begin = np.arange(len(order)), _begin_of_equal(numbers[order])
+    is_wanted = order >= count
+    keys_before = np.append(0, np.cumsum(~is_wanted))
+    begin, at, wanted_row = begin[is_wanted], at[is_wanted], order[is_wanted] - count
+    equal_keys = keys_before[at] - keys_before[begin]
+    nth_wanted = at - begin - equal_keys
+    has_key = nth_wanted < equal_keys
+    rows = np.full(len(wanted_row), NONE, np.int64)
+    rows[wanted_row[has_key]] = order[(begin + nth_wanted)[has_key]]
     return rows
 
 
 def nth(values: Int64s) -> Int64s:
     """For each row, how many before it have its value."""
     order = np.argsort(values, kind="stable")
-    ordered = values[order]
     before = np.empty(len(order), np.int64)
-    before[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    before[order] = np.arange(len(order)) - _begin_of_equal(values[order])
     return before
+
+
+def _is_other_than_before(values: Int64s) -> NDArray[np.bool_]:
+    """Which values differ from the one before them; the first one does."""
+    return np.append(True, values[1:] != values[:-1])[: len(values)]
+
+
+def _begin_of_equal(ordered: Int64s) -> Int64s:
+    """For each of some values in order, the position of the first one that is equal."""
+    begin: Int64s = np.maximum.accumulate(np.where(_is_other_than_before(ordered), np.arange(len(ordered)), 0))
+    return begin

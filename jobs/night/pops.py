@@ -176,10 +176,9 @@ class NightPops:
         ]
         both = [read_records(self._changes, where), checkpoints]
         checkpoint = _numbered(both, ["consumer_group", "topic", "queue_id", *_POP_COLUMNS])
-        earlier, tonight = checkpoint[: len(both[0])], checkpoint[len(both[0]) :]
-        is_known = np.zeros(checkpoint.max() + 1, bool)
-        is_known[earlier], is_known[tonight[~is_copy]] = True, True
-        return checkpoints.filter(pa.array(~(is_copy & is_known[tonight])))
+        is_first = np.append(np.ones(len(both[0]), bool), ~is_copy)
+        is_known = pc.is_in(pa.array(checkpoint[len(both[0]) :]), pa.array(checkpoint[is_first]))
+        return checkpoints.filter(pc.invert(pc.and_(pa.array(is_copy), is_known)))
 
     def _messages(self, topics: Sequence[str], begin: int, end: int) -> pa.Table:
         """The stored messages of some topics between two physical offsets, in their order."""
@@ -522,7 +521,8 @@ def _with_messages(pops: pa.Table, messages: pa.Table) -> pa.Table:
         if queue not in stored_in:
             continue
         stored = stored_in[queue]
-        stored = stored[np.lexsort((places[stored], offsets[stored]))]
+        if (np.diff(offsets[stored]) <= 0).any():
+            stored = stored[np.lexsort((places[stored], offsets[stored]))]
         message_at = np.searchsorted(offsets[stored], wanted[popped], side="right") - 1
         while (is_later := (message_at >= 0) & (places[stored][message_at] > before[popped])).any():
             message_at[is_later] -= 1
