@@ -392,7 +392,9 @@ class NightRunner:
         events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
         redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
         fingerprints = inputs.fingerprints(options, continued, events, broker)
-        nothing_new = is_nothing_new(stored_state, log_plan, events, redo_from, fingerprints, broker, options.steps)
+        nothing_new = is_nothing_new(
+            stored_state, log_plan, events, redo_from, fingerprints, broker, options.steps, is_compiled
+        )
         has_windows = stored_state.last is None or stored_state.last.has_windows
         if nothing_new and has_windows:
             return NightReport(broker, inputs, events, seconds=time.monotonic() - begun)
