@@ -427,6 +427,8 @@ class PullSession:
 
         A client commits when it leaves. So what lies beyond a committed offset was not pulled in earlier times either.
         """
+        if not offsets:
+            return
         for number, (windows, index) in enumerate(self._windows):
             windows[index] = windows[index].up_to(
                 {queue_id: end for queue_id, end in offsets.items() if number >= self._begins.get(queue_id, 0)}

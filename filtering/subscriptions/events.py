@@ -197,6 +197,11 @@ class SubscriptionEvents:
         """The events by time (in the order of the file if the time is the same), with versions."""
         return in_order(self.entries)
 
+    @property
+    def first(self) -> tuple[SubscriptionEvent, ...]:
+        """The first of ``events``, without putting all in order; empty if there is none."""
+        return in_order([min(self.entries, key=lambda event: event.at)]) if self.entries else ()
+
 
 UNVERSIONED = -1
 """The version of a subscription from a source without versions. :func:`in_order` replaces it."""

@@ -181,7 +181,7 @@ class NightInputs:
             given = self.subscriptions.events
             if given.entries:
                 inputs[SUBSCRIPTIONS_FROM] = STORE if self.subscriptions.is_in_store else USER
-            if not given.is_snapshot and given.events[:1] == events.events[:1]:
+            if not given.is_snapshot and given.first == events.events[:1]:
                 inputs[FIRST_SNAPSHOT] = ""
             elif given.is_snapshot and len(events.new) == len(events.events):
                 inputs[FIRST_SNAPSHOT] = "begins with a snapshot of subscriptions"
