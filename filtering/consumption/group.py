@@ -64,6 +64,7 @@ from filtering.delivery.pull_window import (
     UncertainChange,
     WindowKind,
 )
+from filtering.frozen import frozen
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, And, Or
@@ -224,7 +225,7 @@ def start_reason(topic: str, consume_from: ConsumeStart, pops: bool = False) -> 
     return StartReason.TIME if is_time else StartReason.LAST
 
 
-@dataclass(frozen=True)
+@frozen
 class GroupStart:
     """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for.
 
@@ -735,7 +736,7 @@ class Moment(Enum):
     """Queues of the topic begin again."""
 
 
-@dataclass(frozen=True)
+@frozen
 class TimelineStep:
     """A moment of a timeline, at ``at`` (ms).
 
@@ -763,7 +764,7 @@ class _WaitingChange(NamedTuple):
         return TimelineStep(self.at, moment, row, row, self.reset, self.restarts)
 
 
-@dataclass(frozen=True)
+@frozen
 class Timeline:
     """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
 

@@ -151,7 +151,7 @@ def print_end(report: NightReport, compiling: float) -> None:
 
 @dataclass(frozen=True)
 class SummarizedNight:
-    """A night that has ended (without its outcome and history), how a broker would recover, and a ``remark`` on its rows."""
+    """A night that has ended (without outcome and history), how a broker would recover, a ``remark`` on its rows."""
 
     report: NightReport
     summary: NightSummary
