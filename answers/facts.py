@@ -84,6 +84,7 @@ class BrokerFacts:
 
     ``newer``: its state after the last night, where that is known. Answers then take offsets and subscriptions from it.
     ``compiles_anew``: what the stored subscriptions compiled to is not taken from their table, as audits need it.
+    ``replayed``: the history of subscriptions, if the last run is of this process and has replayed it.
     """
 
     warehouse: Warehouse
@@ -91,6 +92,7 @@ class BrokerFacts:
     expressions: Expressions = field(default_factory=Expressions)
     newer: NewerState | None = None
     compiles_anew: bool = False
+    replayed: Sequence[SubscriptionRow] | None = None
 
     @property
     def last(self) -> LedgerEntry:
@@ -198,7 +200,9 @@ class BrokerFacts:
         return dict(by_queue)
 
     @cached_property
-    def history(self) -> list[SubscriptionRow]:
+    def history(self) -> Sequence[SubscriptionRow]:
+        if self.replayed is not None:
+            return self.replayed
         if not self.compiles_anew:
             keep_compiled(self.warehouse, self.entries, self.expressions)
         return self.history_after(self.events)

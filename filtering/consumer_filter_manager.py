@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypedDict
 
 from filtering.bloom_filter import BloomFilter
+from filtering.frozen import frozen
 from filtering.java import LONG_MAX
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import CompiledExpression, Expressions
@@ -20,7 +21,7 @@ from filtering.time_spans import DAY
 # One group's filter on one topic.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsumerFilterData:
     """A filter in the broker's registry. Times are in milliseconds.
 

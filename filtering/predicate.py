@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import product
-from typing import Any, ClassVar, TypeVar, dataclass_transform
-from weakref import WeakValueDictionary
+from typing import Any, ClassVar
+from weakref import ref
 
+from filtering.frozen import frozen_identity
 from filtering.java import double_order, parse_double, parse_int, parse_long
-
-_Node = TypeVar("_Node")
 
 
 class NumberType(Enum):
@@ -54,28 +52,42 @@ TRUE_TEXTS = frozenset("".join(letters) for letters in product("tT", "rR", "uU",
 """The texts for which :class:`IsTrueText` holds."""
 
 
+class _Reference(ref["Predicate"]):
+    """A weak reference to a node. ``key``: where ``_Interned`` keeps it."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
 class _Interned(type):
-    _nodes: ClassVar[WeakValueDictionary[tuple[Any, ...], Any]] = WeakValueDictionary()
+    """Makes equal nodes one object. WeakValueDictionary does the same, but calls three functions for each new node."""
+
+    _nodes: ClassVar[dict[tuple[Any, ...], _Reference]] = {}
 
     def __call__(cls, *values: Any) -> Any:
         key = (cls, *values)
         if values and type(values[-1]) is float:
             # In Python, 0.0 == -0.0 == 0 and NaN != NaN; to the broker they are different numbers, and NaN equals NaN.
             key = (cls, *values[:-1], values[-1].hex())
-        node = cls._nodes.get(key)
+        known = _Interned._nodes.get(key)
+        node = None if known is None else known()
         if node is None:
-            node = cls._nodes[key] = super().__call__(*values)
+            node = super().__call__(*values)
+            reference = _Interned._nodes[key] = _Reference(node, _forget)
+            reference.key = key
         return node
 
 
-@dataclass_transform(frozen_default=True, eq_default=False)
-def _child(cls: type[_Node]) -> type[_Node]:
-    return dataclass(frozen=True, eq=False, slots=True)(cls)
+def _forget(reference: _Reference) -> None:
+    """Drops the key of a node that is gone, if no equal node has it now."""
+    if _Interned._nodes.get(reference.key) is reference:
+        del _Interned._nodes[reference.key]
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Predicate(metaclass=_Interned):
     """A node of a predicate: true or false for every message."""
+
+    __slots__ = ("__weakref__",)
 
     @property
     def operands(self) -> tuple[Predicate, ...]:
@@ -91,12 +103,12 @@ class Predicate(metaclass=_Interned):
         return _from_json, (to_json([self]),)
 
 
-@_child
+@frozen_identity
 class Constant(Predicate):
     value: bool
 
 
-@_child
+@frozen_identity
 class Not(Predicate):
     operand: Predicate
 
@@ -105,7 +117,7 @@ class Not(Predicate):
         return (self.operand,)
 
 
-@_child
+@frozen_identity
 class _Combination(Predicate):
     terms: tuple[Predicate, ...]
 
@@ -114,17 +126,17 @@ class _Combination(Predicate):
         return self.terms
 
 
-@_child
+@frozen_identity
 class And(_Combination):
     """All terms are true."""
 
 
-@_child
+@frozen_identity
 class Or(_Combination):
     """At least one term is true."""
 
 
-@_child
+@frozen_identity
 class PropertyLeaf(Predicate):
     """A question about one property. The answer is false if the property is missing."""
 
@@ -135,46 +147,46 @@ class PropertyLeaf(Predicate):
         return (self.name,)
 
 
-@_child
+@frozen_identity
 class IsPresent(PropertyLeaf):
     """Whether the message has the property."""
 
 
-@_child
+@frozen_identity
 class TextIn(PropertyLeaf):
     """The text is one of ``texts``. A set of one text means equality."""
 
     texts: frozenset[str]
 
 
-@_child
+@frozen_identity
 class TextContains(PropertyLeaf):
     text: str
 
 
-@_child
+@frozen_identity
 class TextStartsWith(PropertyLeaf):
     text: str
 
 
-@_child
+@frozen_identity
 class TextEndsWith(PropertyLeaf):
     text: str
 
 
-@_child
+@frozen_identity
 class IsTrueText(PropertyLeaf):
     """Whether the text is ``true`` in any case (java.lang.Boolean.valueOf)."""
 
 
-@_child
+@frozen_identity
 class IsNumber(PropertyLeaf):
     """The text parses as the Java number type."""
 
     type: NumberType
 
 
-@_child
+@frozen_identity
 class NumberIs(PropertyLeaf):
     """The text parses as ``type``, and its comparison with ``value`` (an int, or a float for DOUBLE) is true.
 
@@ -186,7 +198,7 @@ class NumberIs(PropertyLeaf):
     value: int | float
 
 
-@_child
+@frozen_identity
 class PropertyPairLeaf(Predicate):
     """A question about two properties. The answer is false if either is missing."""
 
@@ -198,19 +210,19 @@ class PropertyPairLeaf(Predicate):
         return (self.left, self.right)
 
 
-@_child
+@frozen_identity
 class TextsEqual(PropertyPairLeaf):
     """Both texts are the same."""
 
 
-@_child
+@frozen_identity
 class DoublesCompare(PropertyPairLeaf):
     """Both texts parse as doubles, and their comparison is true."""
 
     comparison: Comparison
 
 
-@_child
+@frozen_identity
 class TagsCodeIn(Predicate):
     """The consume queue entry's tags code, cut to 32 bits, is one of ``codes``."""
 

@@ -62,6 +62,7 @@ from filtering.delivery.pull_window import (
     UncertainChange,
     WindowKind,
 )
+from filtering.frozen import frozen
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, And, Or
@@ -223,7 +224,7 @@ def start_reason(topic: str, consume_from: ConsumeStart, pops: bool = False) -> 
     return StartReason.TIME if is_time else StartReason.LAST
 
 
-@dataclass(frozen=True)
+@frozen
 class GroupStart:
     """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for.
 
@@ -426,6 +427,8 @@ class PullSession:
 
         A client commits when it leaves. So what lies beyond a committed offset was not pulled in earlier times either.
         """
+        if not offsets:
+            return
         for number, (windows, index) in enumerate(self._windows):
             windows[index] = windows[index].up_to(
                 {queue_id: end for queue_id, end in offsets.items() if number >= self._begins.get(queue_id, 0)}
@@ -732,7 +735,7 @@ class Moment(Enum):
     """Queues of the topic begin again."""
 
 
-@dataclass(frozen=True)
+@frozen
 class TimelineStep:
     """A moment of a timeline, at ``at`` (ms).
 
@@ -760,7 +763,7 @@ class _WaitingChange(NamedTuple):
         return TimelineStep(self.at, moment, row, row, self.reset, self.restarts)
 
 
-@dataclass(frozen=True)
+@frozen
 class Timeline:
     """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
 

@@ -239,6 +239,12 @@ class TopicOffsets:
         return bool((self.committed > self.ends).any())
 
     @cached_property
+    def behind(self) -> frozenset[str]:
+        """The groups whose deliveries in some queue are decided only up to an offset before its end."""
+        is_behind = ((self.decided_to >= 0) & (self.decided_to < self.ends)).any(axis=1)
+        return frozenset(group for group, row in self.groups.items() if is_behind[row])
+
+    @cached_property
     def ends_by_queue(self) -> dict[int, int]:
         return dict(zip(self.queue_ids, self.ends.tolist(), strict=True))
 
@@ -319,7 +325,10 @@ class OffsetsSoFar:
 
     def behind(self, key: GroupTopic) -> dict[int, OffsetRange]:
         """By queue id, the range of entries that the group has not pulled yet."""
-        ends = self.topic_offsets(key[1]).ends_by_queue
+        offsets = self.topic_offsets(key[1])
+        if key[0] not in offsets.behind:
+            return {}
+        ends = offsets.ends_by_queue
         return {
             queue_id: (decided, ends[queue_id])
             for queue_id, decided in self.of(key).items()

@@ -7,9 +7,10 @@ org.apache.rocketmq.client.impl.consumer.PullAPIWrapper.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from filtering.broker_config import BrokerConfig
+from filtering.frozen import frozen
 from filtering.predicate import FALSE, TRUE, And, IsPresent, Not, Or, Predicate, TagsCodeIn, TextIn
 from filtering.pulls import refusal
 from filtering.sql92 import CompiledExpression
@@ -23,7 +24,7 @@ RETRY_TOPIC_PROPERTY = "RETRY_TOPIC"
 TAGS_PROPERTY = "TAGS"
 
 
-@dataclass(frozen=True)
+@frozen
 class MessageFilter:
     """The filters of one group's subscription to one topic: stages 1 and 2 at the broker, then the client's."""
 

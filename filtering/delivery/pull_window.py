@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum, StrEnum
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter
+from filtering.frozen import frozen
 from filtering.predicate import FALSE, Predicate
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -80,7 +81,7 @@ def is_about(kind: WindowKind, night: int, first: Number, is_late: Flag) -> Any:
     return np.where(is_late, late, on_time)
 
 
-@dataclass(frozen=True)
+@frozen
 class PullWindow:
     """The messages of a topic that ``message_filter`` filters for its group.
 
@@ -145,7 +146,7 @@ class PullWindow:
         return replace(self, offsets=ranges)
 
 
-@dataclass(frozen=True)
+@frozen
 class UncertainChange:
     """A change of a subscription of a consuming group. It is not known which filter some messages met.
 
@@ -183,7 +184,7 @@ class UncertainChange:
 # Source: org.apache.rocketmq.broker.filter.CommitLogDispatcherCalcBitMap.
 
 
-@dataclass(frozen=True)
+@frozen
 class FilterDataInForce:
     """A ConsumerFilterData, dead or alive, and the interval (ms, end exclusive) in which the broker had it."""
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,10 @@ NEVER = 0
 ALWAYS = 1
 
 
+_NOBODY = _NOWHERE = -1
+"""Instead of the number of a node that reads another, or of a register."""
+
+
 def invert(signal: int) -> int:
     """The signal that is true where ``signal`` is false."""
     return signal ^ 1
@@ -67,19 +72,23 @@ class Gates:
 
     def all_of(self, signals: Iterable[int]) -> int:
         """The AND of some signals; ALWAYS without any."""
-        result = ALWAYS
-        for signal in sorted(set(signals)):
-            result = self._gate(result, signal)
+        ordered = sorted(set(signals))
+        if not ordered:
+            return ALWAYS
+        result = ordered[0]
+        for signal in ordered[1:]:
+            result = self.both(result, signal)
         return result
 
     def any_of(self, signals: Iterable[int]) -> int:
         """The OR of some signals; NEVER without any."""
-        return invert(self.all_of(invert(signal) for signal in signals))
+        return invert(self.all_of([signal ^ 1 for signal in signals]))
 
-    def _gate(self, left: int, right: int) -> int:
+    def both(self, left: int, right: int) -> int:
+        """The AND of two signals."""
         if left > right:
             left, right = right, left
-        if left == NEVER or left == invert(right):
+        if left == NEVER or left == right ^ 1:
             return NEVER
         if left in (ALWAYS, right):
             return right
@@ -101,13 +110,10 @@ class Gates:
         for output, signal in enumerate(outputs):
             wanted.setdefault(signal >> 1, []).append(output)
         last_reader = self._last_readers(wanted)
-        register = {node: node for node in range(self._first_gate)}
+        register = [*range(self._first_gate), *[_NOWHERE] * len(self._operands)]
         free: list[int] = []
         registers = self._first_gate
         instructions: list[tuple[int, int, int, int]] = []
-
-        def place(signal: int) -> int:
-            return register[signal >> 1] << 1 | signal & 1
 
         def put_out(node: int) -> None:
             for output in wanted.get(node, ()):
@@ -116,31 +122,39 @@ class Gates:
         for node in sorted(node for node in wanted if node < self._first_gate):
             put_out(node)
         for node, (left, right) in enumerate(self._operands, self._first_gate):
-            if node not in last_reader:
+            last = last_reader[node]
+            if last == _NOBODY:
                 continue
+            placed_left, placed_right = register[left >> 1] << 1 | left & 1, register[right >> 1] << 1 | right & 1
             readers = wanted.get(node, ())
-            if last_reader[node] == node and len(readers) == 1:
-                instructions.append((~readers[0], place(left), place(right), outputs[readers[0]] & 1))
+            if last == node and len(readers) == 1:
+                instructions.append((~readers[0], placed_left, placed_right, outputs[readers[0]] & 1))
             else:
                 if not free:
                     free.append(registers)
                     registers += 1
                 register[node] = free.pop()
-                instructions.append((register[node], place(left), place(right), 0))
+                instructions.append((register[node], placed_left, placed_right, 0))
                 put_out(node)
             for done in (left >> 1, right >> 1, node):
-                if last_reader.get(done) == node and done in register:
-                    free.append(register.pop(done))
-        return np.array(instructions, np.int32).reshape(-1, 4), registers
+                if last_reader[done] == node and register[done] != _NOWHERE:
+                    free.append(register[done])
+                    register[done] = _NOWHERE
+        flat = np.fromiter(chain.from_iterable(instructions), np.int32, 4 * len(instructions))
+        return flat.reshape(-1, 4), registers
 
-    def _last_readers(self, wanted: Iterable[int]) -> dict[int, int]:
-        """The last gate that reads each needed gate; the gate itself if it is only an output."""
-        last_reader = {node: node for node in wanted if node >= self._first_gate}
-        for i in range(len(self._operands) - 1, -1, -1):
-            node = self._first_gate + i
-            if node in last_reader:
-                for operand in (signal >> 1 for signal in self._operands[i]):
-                    if operand >= self._first_gate and last_reader.get(operand, operand) == operand:
+    def _last_readers(self, wanted: Iterable[int]) -> list[int]:
+        """By node, the last gate that reads it, itself if it is only an output; _NOBODY for inputs and other gates."""
+        first = self._first_gate
+        last_reader = [_NOBODY] * (first + len(self._operands))
+        for node in wanted:
+            if node >= first:
+                last_reader[node] = node
+        for node in range(len(last_reader) - 1, first - 1, -1):
+            if last_reader[node] != _NOBODY:
+                for signal in self._operands[node - first]:
+                    operand = signal >> 1
+                    if operand >= first and last_reader[operand] in (_NOBODY, operand):
                         last_reader[operand] = node
         return last_reader
 
@@ -240,7 +254,8 @@ class NumberAxis:
         below[_LEAST] = NEVER
 
         def signal_of(leaf: Predicate) -> int:
-            return gates.any_of(gates.all_of((below[upper], invert(below[lower]))) for lower, upper in _ranges(leaf))
+            ranges = [gates.both(below[upper], below[lower] ^ 1) for lower, upper in _ranges(leaf)]
+            return ranges[0] if len(ranges) == 1 else gates.any_of(ranges)
 
         return signal_of
 
@@ -252,10 +267,10 @@ AxisKey = tuple[str | None, NumberType | None]
 def axis_key(leaf: Predicate) -> AxisKey | None:
     """The property and type of a leaf's axis; None for a leaf that has no axis."""
     match leaf:
-        case IsPresent(name=name) | TextIn(name=name) | IsTrueText(name=name):
-            return name, None
-        case IsNumber(name=name, type=type) | NumberIs(name=name, type=type):
+        case NumberIs(name=name, type=type) | IsNumber(name=name, type=type):
             return name, type
+        case TextIn(name=name) | IsPresent(name=name) | IsTrueText(name=name):
+            return name, None
         case TagsCodeIn():
             return None, NumberType.INT
     return None
@@ -287,7 +302,7 @@ def _ranges(leaf: Predicate) -> list[tuple[int, int]]:
     if not isinstance(leaf, NumberIs):
         return [(_LEAST, _BEYOND)]
     value = double_order(leaf.value) if leaf.type is NumberType.DOUBLE else int(leaf.value)
-    first, after = (min(max(cut, _LEAST), _BEYOND) for cut in (value, value + 1))
+    first, after = min(max(value, _LEAST), _BEYOND), min(max(value + 1, _LEAST), _BEYOND)
     match leaf.comparison:
         case Comparison.EQUAL:
             return [(first, after)]
@@ -301,6 +316,8 @@ def _ranges(leaf: Predicate) -> list[tuple[int, int]]:
             return [(first, _BEYOND)]
 
 
+_COMBINATIONS = (And, Or, Not, Constant)
+"""The nodes that are no leaves."""
 MOST_GATES = 64
 """A list of texts that would take more gates is a leaf without an axis. Few lists overlap so much."""
 
@@ -337,9 +354,11 @@ def compile_program(predicates: Sequence[Predicate]) -> Program:
     by_axis = defaultdict(list)
     singles = []
     for node in nodes:
+        if isinstance(node, _COMBINATIONS):
+            continue
         if (key := axis_key(node)) is not None:
             by_axis[key].append(node)
-        elif not isinstance(node, And | Or | Not | Constant):
+        else:
             singles.append(node)
     long_lists = {leaf for leaves in by_axis.values() for leaf in _long_lists(leaves)}
     singles += [node for node in nodes if node in long_lists]
@@ -352,7 +371,8 @@ def compile_program(predicates: Sequence[Predicate]) -> Program:
             start += axes[key].registers
     gates = Gates(start - 1 + len(singles))
     signal_on = {key: axis.signal(gates) for key, axis in axes.items()}
-    signals = _signals(nodes, gates, signal_on, {leaf: 2 * (start + i) for i, leaf in enumerate(singles)})
+    signal_of = {leaf: signal_on[key] for key, leaves in on_axes.items() for leaf in leaves}
+    signals = _signals(nodes, gates, signal_of, {leaf: 2 * (start + i) for i, leaf in enumerate(singles)})
     instructions, registers = gates.instructions([signals[predicate] for predicate in predicates])
     return Program(tuple(axes.values()), tuple(singles), instructions, registers, len(predicates))
 
@@ -366,20 +386,20 @@ def _long_lists(leaves: Sequence[Predicate]) -> list[Predicate]:
 
 
 def _signals(
-    nodes: Sequence[Predicate], gates: Gates, signal_on: dict[AxisKey, Signal], single: dict[Predicate, int]
+    nodes: Sequence[Predicate], gates: Gates, signal_of: dict[Predicate, Signal], single: dict[Predicate, int]
 ) -> dict[Predicate, int]:
+    """The signal of each node. ``signal_of``: for each leaf on an axis, what returns its signal."""
     signals = dict(single)
     for node in nodes:
         match node:
-            case Constant(value=value):
-                signals[node] = ALWAYS if value else NEVER
             case Not(operand=operand):
                 signals[node] = invert(signals[operand])
             case And(terms=terms):
-                signals[node] = gates.all_of(signals[term] for term in terms)
+                signals[node] = gates.all_of([signals[term] for term in terms])
             case Or(terms=terms):
-                signals[node] = gates.any_of(signals[term] for term in terms)
-            case _:
-                if node not in signals and (key := axis_key(node)) is not None:
-                    signals[node] = signal_on[key](node)
+                signals[node] = gates.any_of([signals[term] for term in terms])
+            case Constant(value=value):
+                signals[node] = ALWAYS if value else NEVER
+            case _ if node not in single:
+                signals[node] = signal_of[node](node)
     return signals

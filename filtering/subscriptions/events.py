@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from filtering.counted import did_you_mean
+from filtering.frozen import frozen
 from filtering.java import LONG_MAX, has_half_a_pair
 from filtering.subscription_data import TAG, Subscription, new_subscription
 from filtering.time_spans import AFTER_YEAR_9999
@@ -122,7 +123,7 @@ def consume_from_value(start: ConsumeStart) -> str | int:
     return start.value if isinstance(start, ConsumeFrom) else start
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionEvent:
     """A change of a group's subscriptions. It applies to messages stored at ``at`` (ms) or later.
 
@@ -195,6 +196,11 @@ class SubscriptionEvents:
     def events(self) -> tuple[SubscriptionEvent, ...]:
         """The events by time (in the order of the file if the time is the same), with versions."""
         return in_order(self.entries)
+
+    @property
+    def first(self) -> tuple[SubscriptionEvent, ...]:
+        """The first of ``events``, without putting all in order; empty if there is none."""
+        return in_order([min(self.entries, key=lambda event: event.at)]) if self.entries else ()
 
 
 UNVERSIONED = -1

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.counted import listed, shortened
+from filtering.frozen import frozen
 from filtering.subscription_data import Filter, filter_of
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import append_state, states_by_key
@@ -41,7 +42,7 @@ class ClientSubscription:
         return self.expression, self.expression_type, self.class_filter_mode
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupClients(State):
     """The clients of a group on a topic, and the subscription in force.
 
@@ -74,7 +75,7 @@ class GroupClients(State):
         return clients
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeemingDisagreement(State):
     """Clients without ids seem to subscribe differently.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from filtering.consumer_filter_manager import ConsumerFilterData, compile_filter
+from filtering.frozen import frozen
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import CompiledExpression, Expressions
 from filtering.subscription_data import SUB_ALL, TAG, Filter, build_subscription_data, is_tag_type
@@ -12,7 +11,7 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.time_spans import FOREVER
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompiledSubscription:
     """A TAG subscription has ``tags_set`` and ``code_set``, both sorted; an SQL92 subscription has ``expression``."""
 
@@ -53,7 +52,7 @@ def compile_client_filter(topic: str, filter: Filter, expressions: Expressions) 
     return compile_subscription(topic, expression, expression_type, expressions)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class State:
     """What holds for a group and topic in [``valid_from``, ``valid_to``) (ms); None: it still does."""
 
@@ -76,7 +75,7 @@ class State:
         return self.valid_from <= instant < self.end
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionRow(State):
     """The state of a group's subscription to a topic, for messages stored while it is in force.
 

@@ -151,7 +151,7 @@ def print_end(report: NightReport, compiling: float) -> None:
 
 @dataclass(frozen=True)
 class SummarizedNight:
-    """A night that has ended (without its outcome), how a broker would recover, and a ``remark`` on its rows."""
+    """A night that has ended (without outcome and history), how a broker would recover, a ``remark`` on its rows."""
 
     report: NightReport
     summary: NightSummary
@@ -177,12 +177,12 @@ class SummarizedNight:
 
 def summarize(runner: NightRunner, report: NightReport, checks_messages: bool) -> SummarizedNight:
     """``checks_messages``: as in :func:`night_summary`."""
-    facts = open_facts(runner.warehouse, report.broker.name, runner.expressions)
+    facts = replace(open_facts(runner.warehouse, report.broker.name, runner.expressions), replayed=report.history)
     summary = night_summary(facts, runner.session, checks_messages)
     recovered = _recovery_lines(facts, report) if report.outcome is not None else []
     remark = _without_entry(facts, report)
     # The outcome has all pull windows and rows: too much to keep for each of many brokers.
-    return SummarizedNight(replace(report, outcome=None), summary, recovered, remark)
+    return SummarizedNight(replace(report, outcome=None, history=None), summary, recovered, remark)
 
 
 def _without_entry(facts: BrokerFacts, report: NightReport) -> str:

@@ -181,7 +181,7 @@ class NightInputs:
             given = self.subscriptions.events
             if given.entries:
                 inputs[SUBSCRIPTIONS_FROM] = STORE if self.subscriptions.is_in_store else USER
-            if not given.is_snapshot and given.events[:1] == events.events[:1]:
+            if not given.is_snapshot and given.first == events.events[:1]:
                 inputs[FIRST_SNAPSHOT] = ""
             elif given.is_snapshot and len(events.new) == len(events.events):
                 inputs[FIRST_SNAPSHOT] = "begins with a snapshot of subscriptions"
@@ -196,14 +196,17 @@ def is_nothing_new(
     fingerprints: Mapping[str, str],
     broker: Broker,
     steps: frozenset[Step],
+    is_compiled: bool,
 ) -> bool:
-    """Whether a night would leave all tables unchanged."""
+    """Whether a night would leave all tables unchanged. ``is_compiled``: what subscriptions compile to is stored."""
     last = state.last
     if last is None or redo_from is not None or events.new or broker.config != last.broker:
         return False
     if last.version_is_assumed and broker.version_from == GIVEN:
         return False
     if plan is not None and (plan.ranges or plan.recovered_ranges or plan.recovered_bodies or plan.cut is not None):
+        return False
+    if Step.REGISTER in steps and not is_compiled:
         return False
     if Step.DISPATCH in steps and last.dispatched_to != last.ingested_to:
         return False

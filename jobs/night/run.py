@@ -331,6 +331,7 @@ def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], o
 class NightReport:
     """The result of a night, and its events. ``outcome`` and ``entry`` are None if nothing was new.
 
+    ``history``: that of all subscriptions after the night; None if nothing was new, so that it was not replayed.
     ``in_spark``: whether Spark's workers ran tasks. ``workers``: the processes that filtered messages.
     """
 
@@ -339,6 +340,7 @@ class NightReport:
     events: NightEvents
     outcome: NightOutcome | None = None
     entry: LedgerEntry | None = None
+    history: Sequence[SubscriptionRow] | None = None
     seconds: float = 0.0
     in_spark: bool = False
     workers: Collection[Worker] = ()
@@ -392,7 +394,9 @@ class NightRunner:
         events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
         redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
         fingerprints = inputs.fingerprints(options, continued, events, broker)
-        nothing_new = is_nothing_new(stored_state, log_plan, events, redo_from, fingerprints, broker, options.steps)
+        nothing_new = is_nothing_new(
+            stored_state, log_plan, events, redo_from, fingerprints, broker, options.steps, is_compiled
+        )
         has_windows = stored_state.last is None or stored_state.last.has_windows
         if nothing_new and has_windows:
             return NightReport(broker, inputs, events, seconds=time.monotonic() - begun)
@@ -449,7 +453,7 @@ class NightRunner:
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         entry = self._commit(changes, entry)
         seconds, workers = time.monotonic() - begun, outcome.result.workers
-        return NightReport(broker, inputs, events, outcome, entry, seconds, self._in_spark, workers)
+        return NightReport(broker, inputs, events, outcome, entry, history, seconds, self._in_spark, workers)
 
     def _plan_log(self, snapshot: StoreSnapshot | None, state: BrokerState, new_epoch: bool) -> LogPlan | None:
         """What is new in the log of a store. Raises UsageError if the tables have messages without queue ids."""

@@ -62,10 +62,12 @@ def test_what_an_older_mqsieve_compiled_is_compiled_again(
         older.setattr(subscriptions, "to_json", lambda _: to_json([FALSE, FALSE]))
         broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "other", HIGH)])
     assert FALSE not in map(delivers, open_facts(Warehouse.at(str(broker.folder / "w"))).in_force)
-    broker.grow()
     broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "other", HIGH)])
     stored = rows_of(broker.folder / "w", "subscriptions")
     assert [row["compiled_by"] for row in stored] == [subscriptions.compiled_by()] * 2
+    assert "There was nothing new" in broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "other", HIGH)]).out
+    broker.grow()
+    broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "other", HIGH)])
     assert broker.received("other") == [5, 6, 7, 8, 9, 15]
 
 
