@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import Field
 from enum import Enum
 from itertools import product
 from typing import Any, ClassVar
@@ -88,6 +89,7 @@ class Predicate(metaclass=_Interned):
     """A node of a predicate: true or false for every message."""
 
     __slots__ = ("__weakref__",)
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def operands(self) -> tuple[Predicate, ...]:

@@ -241,8 +241,9 @@ class TopicOffsets:
     @cached_property
     def behind(self) -> frozenset[str]:
         """The groups whose deliveries in some queue are decided only up to an offset before its end."""
-        is_behind = ((self.decided_to >= 0) & (self.decided_to < self.ends)).any(axis=1)
-        return frozenset(group for group, row in self.groups.items() if is_behind[row])
+        is_behind = (self.decided_to >= 0) & (self.decided_to < self.ends)
+        rows = set(np.flatnonzero(is_behind.any(axis=1)).tolist())
+        return frozenset(group for group, row in self.groups.items() if row in rows)
 
     @cached_property
     def ends_by_queue(self) -> dict[int, int]:

@@ -331,8 +331,8 @@ def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], o
 class NightReport:
     """The result of a night, and its events. ``outcome`` and ``entry`` are None if nothing was new.
 
-    ``history``: that of all subscriptions after the night; None if nothing was new, so that it was not replayed.
     ``in_spark``: whether Spark's workers ran tasks. ``workers``: the processes that filtered messages.
+    ``history``: of all subscriptions, after the night; None if nothing was new, so that it was not replayed.
     """
 
     broker: Broker
@@ -340,10 +340,10 @@ class NightReport:
     events: NightEvents
     outcome: NightOutcome | None = None
     entry: LedgerEntry | None = None
-    history: Sequence[SubscriptionRow] | None = None
     seconds: float = 0.0
     in_spark: bool = False
     workers: Collection[Worker] = ()
+    history: Sequence[SubscriptionRow] | None = None
 
     @property
     def rows(self) -> Mapping[str, int]:
@@ -453,7 +453,7 @@ class NightRunner:
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         entry = self._commit(changes, entry)
         seconds, workers = time.monotonic() - begun, outcome.result.workers
-        return NightReport(broker, inputs, events, outcome, entry, history, seconds, self._in_spark, workers)
+        return NightReport(broker, inputs, events, outcome, entry, seconds, self._in_spark, workers, history)
 
     def _plan_log(self, snapshot: StoreSnapshot | None, state: BrokerState, new_epoch: bool) -> LogPlan | None:
         """What is new in the log of a store. Raises UsageError if the tables have messages without queue ids."""
