@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs import nightly
+from jobs.night import tasks
 from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import SEGMENT, BrokerLog
@@ -362,7 +363,10 @@ def test_a_store_of_zeros(night: Night, tmp_path: Path) -> None:
     assert numbers(tmp_path / "w") == [0, 1]
 
 
-def test_damage_between_messages_is_kept_with_its_bytes(night: Night, tmp_path: Path) -> None:
+def test_damage_between_messages_is_kept_with_its_bytes(
+    night: Night, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "DAMAGE_AT_ONCE", 1)
     log = BrokerLog().append(3)
     at = len(log.data)
     log.data += b"\x00\x00\x01\x00" + b"noise" * 20

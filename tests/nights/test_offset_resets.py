@@ -211,6 +211,14 @@ def test_the_first_message_that_was_stored_then_or_later(broker: GrowingBroker, 
     assert broker.passes_audits()
 
 
+def test_a_queue_whose_first_messages_the_broker_deleted_before_the_first_night(broker: GrowingBroker) -> None:
+    broker.log.segment = len(broker.log.data)
+    broker.log.append(10)
+    broker.log.write(broker.folder / "store", start=broker.log.segment)
+    broker.night([register(BEFORE), by_time(after(18), 0)])
+    assert broker.received("cg") == sorted([*range(10, 20), *range(10, 18)])
+
+
 def test_messages_of_one_time(broker: GrowingBroker) -> None:
     broker.log.time = stored(12)
     for _ in range(4):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -135,10 +136,19 @@ def forget_windows(folder: Path) -> None:
     rewrite_ledger(Warehouse.at(str(folder)), lambda entries: [without(entry) for entry in entries])
 
 
-def test_a_replay_has_windows(run: Run, four_nights: Path, tmp_path: Path) -> None:
+def entries(warehouse: Path) -> Counter[tuple[str, int]]:
+    """The entries of each queue, as nights counted them."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for row in rows_of(warehouse, "queue_progress", "topic", "queue_id", "entries"):
+        counts[row["topic"], row["queue_id"]] += row["entries"]
+    return counts
+
+
+def test_a_replay_has_windows_and_the_entries_of_all_nights(run: Run, four_nights: Path, tmp_path: Path) -> None:
     assert run(replay, "--warehouse", four_nights, "--into", tmp_path / "r").code == 0
     rows = list(rows_of(tmp_path / "r", "pull_windows", "kind", "reason"))
     assert {(row["kind"], row["reason"]) for row in rows} == {("backlog", "a replay")}
+    assert entries(tmp_path / "r") == entries(four_nights)
     assert run(audit, "--warehouse", tmp_path / "r", "--all").code == 0
 
 

@@ -310,6 +310,8 @@ def test_traces_decide_what_a_change_leaves_uncertain(changing: GrowingBroker) -
     )
     assert f"traces decide: tags on T: {denied} it; deliveries have all\n" in ended.out
     assert f"traces decide: sql on T: {received}; deliveries have all\n" in ended.out
+    stats = rows_of(changing.folder / "w", "delivery_stats", "consumer_group", "topic", "queue_id", "scanned")
+    assert {row["scanned"] for row in stats if (row["topic"], row["queue_id"]) == ("T", 0)} == {25}
     assert changing.passes_audits()
     why = changing.run(explain, "--message", "M2", "--warehouse", changing.folder / "w", "--group", "tags").out
     assert "not delivered" in why
