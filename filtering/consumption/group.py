@@ -760,6 +760,10 @@ class _WaitingChange(NamedTuple):
     reset: SubscriptionEvent | None = None
     restarts: Sequence[QueueRestart] = ()
 
+    def concerns(self, is_pulling: bool) -> bool:
+        """Whether it concerns a group that pulls, or does not. While a group pulls, it commits all the time."""
+        return not (is_pulling and self.moment is Moment.COMMIT)
+
     def step(self, row: SubscriptionRow) -> TimelineStep:
         return TimelineStep(self.at, self.moment, row, row, self.reset, self.restarts)
 
@@ -853,7 +857,7 @@ def _steps(
     for row in rows:
         while waiting and waiting[0].at < row.valid_from:
             happening = waiting.pop(0)
-            if current is not None:
+            if current is not None and happening.concerns(is_pulling(current)):
                 yield happening.step(current)
         if row.is_consuming and not is_known:
             is_known = True
@@ -865,7 +869,7 @@ def _steps(
             yield TimelineStep(row.valid_from, Moment.STOP, row, current)
         current = row
     for happening in waiting:
-        if current is not None:
+        if current is not None and happening.concerns(is_pulling(current)):
             yield happening.step(current)
 
 
@@ -931,8 +935,6 @@ class GroupNightPlan:
         self._resume(unread)
         is_pulling = line.pulls_at_first
         for i, step in enumerate(line.steps):
-            if is_pulling and step.moment is Moment.COMMIT:
-                continue
             self._take(step, is_pulling, line.steps[i + 1 :])
             is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (
                 is_pulling and step.moment in (Moment.RESET, Moment.RESTART)

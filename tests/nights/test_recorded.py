@@ -71,6 +71,14 @@ def test_a_client_commits_once_more_after_it_was_seen_to_have_left(broker: Growi
     assert broker.passes_audits()
 
 
+def test_a_group_goes_on_while_another_client_has_the_topic(broker: GrowingBroker) -> None:
+    """A look saw that the one left, before it saw the other that had come."""
+    gone = json.loads(left(after(5), after(2), 3)) | {"client_id": "c0"}
+    broker.night([came(after(4), ANY, 3), json.dumps(gone)])
+    assert broker.received("cg") == [3, 4, 5, 6, 7, 8, 9]
+    assert uncertain(broker) == 0
+
+
 def test_an_operator_moves_the_offset_of_a_group_that_left(broker: GrowingBroker) -> None:
     """A minute later: messages 3 and 4 are skipped, and it is uncertain whether somebody received them."""
     later = MINUTE * EVERY
