@@ -1056,7 +1056,10 @@ class Explainer:
                 return popped
         if not rows:
             why = never_subscribed(message.topic, consumer_group)
-            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
+            explanation = self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
+            committed = self._committed(message.topic, message.queue_id).get(consumer_group, 0)
+            was_there = message.queue_offset < committed
+            return replace(explanation, uncertain=NO_SUBSCRIPTION_THEN if was_there else None)
         if received:
             return self._received(message, rows, received)
         pulls = self._pulls(message, consumer_group, rows)

@@ -944,6 +944,7 @@ class GroupNightPlan:
         self._windows.read_later()
         self.group.is_consuming = is_pulling
         if is_pulling:
+            self._note_unwatched()
             # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
             limits = self._committed.limit(self._windows.session, FOREVER)
             self.group.behind = bool(self._committed.behind(self._windows.session, FOREVER))
@@ -1012,12 +1013,18 @@ class GroupNightPlan:
     def _offsets_at_stop(self, at: int) -> dict[int, int]:
         """By queue id, where the group that stops at ``at`` (ms) had come, if it had not come to what was stored then.
 
-        Offsets that were seen when it left are exact. Those of the snapshot at the end of the night may be later.
+        Offsets that were seen when it left are exact. Those of the snapshot at the end of the night may be later. What
+        earlier nights decided stays.
         """
         if at not in self._line.commits:
             return self._committed.limit(self._windows.session, at)
-        self._windows.session.limit(self._line.commits[at])
-        return dict(self._line.commits[at])
+        decided, moved = self._offsets_so_far.of(self.group.key), self._windows.session.moved
+        offsets = {
+            queue_id: offset if queue_id in moved else max(offset, decided.get(queue_id, 0))
+            for queue_id, offset in self._line.commits[at].items()
+        }
+        self._windows.session.limit(offsets)
+        return offsets
 
     def _commit(self, at: int, offsets: Offsets) -> None:
         """The group has other offsets at ``at`` (ms), though it was seen to have left.
@@ -1060,11 +1067,22 @@ class GroupNightPlan:
             for window in self.backlog
             if window.available_at is not None and since <= window.available_at <= step.at
         ]
+        if step.moment is not Moment.START:
+            self._add_unseen(since, step.at, ends)
+
+    def _note_unwatched(self) -> None:
+        """What was stored after the last look at the broker is uncertain."""
+        offsets = self._broker_offsets
+        if offsets.watched_to is not None and offsets.taken_at is not None:
+            self._add_unseen(offsets.watched_to, offsets.taken_at + 1, {})
+
+    def _add_unseen(self, since: int, until: int, ends: Offsets) -> None:
+        """What was stored in [``since``, ``until``) (ms) in the night is uncertain, up to the offsets ``ends``."""
         begin = since if self._offsets_so_far.as_of is None else max(since, self._offsets_so_far.as_of + 1)
-        if step.moment is not Moment.START and begin < step.at:
+        if begin < until:
             offsets = {queue_id: (0, end) for queue_id, end in ends.items()}
             change = UncertainChange(
-                *self.group.key, FALSE, TRUE, begin, step.at, changed_at=step.at, offsets=offsets, reason=NOT_WATCHED
+                *self.group.key, FALSE, TRUE, begin, until, changed_at=until, offsets=offsets, reason=NOT_WATCHED
             )
             self.unseen.append(change)
 

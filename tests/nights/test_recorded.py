@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from answers.explain import NO_SUBSCRIPTION_THEN
 from filtering.consumption.group import COMMITTED_AWAY, NOT_WATCHED
 from jobs import explain, nightly
 from tests.broker_log import EVERY
@@ -145,6 +146,13 @@ def explained(broker: GrowingBroker) -> dict[str, list[int]]:
     return said
 
 
+def test_a_group_that_nobody_saw_on_a_topic_has_been_there_if_it_has_offsets(broker: GrowingBroker) -> None:
+    """It came and left between two looks. It is known by another topic."""
+    broker.commit(cg=5)
+    broker.night([json.dumps(json.loads(sql(BEFORE, "cg", LOW)) | {"topic": "U"})])
+    assert explained(broker) == {NO_SUBSCRIPTION_THEN: [0, 1, 2, 3, 4]}
+
+
 def recording(broker: GrowingBroker, name: str = "b") -> Path:
     folder = broker.folder / "recorded" / name
     folder.mkdir(parents=True)
@@ -173,6 +181,32 @@ def test_a_recording_is_all_that_a_night_needs(broker: GrowingBroker) -> None:
     empty.mkdir()
     refused = broker.run(nightly, *arguments[:2], "--recorded", empty, *arguments[4:])
     assert (refused.code, "has no recording" in refused.error) == (2, True)
+
+
+def test_what_record_saw_after_a_night_begins_after_it(broker: GrowingBroker) -> None:
+    """The copy of the recording ended at message 5, that of the store at message 9: what is between is uncertain."""
+    folder = recording(broker)
+
+    def night(*more: object) -> None:
+        given = ("--store", broker.folder / "store", "--recorded", folder, "--warehouse", broker.folder / "w", *more)
+        ended = broker.run(nightly, *given)
+        assert ended.code == 0, ended.error
+
+    night()
+    assert broker.received("cg") == [0, 1, 2, 3, 4]
+    assert uncertain(broker) == 5
+    with open(folder / "b" / "subscription_events.jsonl", "a") as events:
+        events.write(sql(after(8), "cg", HIGH, since=after(5)) + "\n")
+    (folder / "b" / "state.json").write_text(json.dumps({"begin": after(40), "version": "4.9.7"}))
+    for _ in range(2):
+        broker.grow()
+        night()
+        assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
+        assert uncertain(broker) == 5
+    assert broker.passes_audits()
+    night("--redo-from", after(8))
+    assert broker.received("cg") == [0, 1, 2, 3, 4, 8, 9, 15]
+    assert broker.passes_audits()
 
 
 def test_clients_that_broadcast_are_named(broker: GrowingBroker) -> None:
