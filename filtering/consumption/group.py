@@ -301,6 +301,7 @@ CLIENT_RESET = 20_000
 """ms: the clients of brokers before 5.2.0 stop at an offset reset, wait 10 s, and go on at their next rebalancing."""
 RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
 NOT_WATCHED = "what the group subscribed to was not seen"
+LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
 COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
 HELD_PULL_MS = 20_000
 """ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
@@ -1000,6 +1001,8 @@ class GroupNightPlan:
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
                 self._stop = step if step.at in self._line.commits else None
                 self._note_unseen(step, self._line.commits.get(step.at, {}))
+                if self._stop is None:
+                    self._note_left_pull(step)
             case Moment.COMMIT:
                 self._commit(step.at, self._line.commits[step.at])
             case Moment.RESET:
@@ -1069,6 +1072,19 @@ class GroupNightPlan:
         ]
         if step.moment is not Moment.START:
             self._add_unseen(since, step.at, ends)
+
+    def _note_left_pull(self, stop: TimelineStep) -> None:
+        """The group left, it is not known when, nor at which offset.
+
+        The broker may have held a pull then. What that had not matched waits for the return.
+        """
+        since = self._line.unseen.get(stop.at)
+        if since is not None and stop.before is not None:
+            delivered = self._filters.at(stop.before, stop.at - 1).delivered
+            change = UncertainChange(
+                *self.group.key, delivered, TRUE, since - HELD_PULL_MS, since, changed_at=stop.at, reason=LEFT_PULL
+            )
+            self.undecided.append(change)
 
     def _note_unwatched(self) -> None:
         """What was stored after the last look at the broker is uncertain."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from answers.explain import NO_SUBSCRIPTION_THEN
-from filtering.consumption.group import COMMITTED_AWAY, NOT_WATCHED
+from filtering.consumption.group import COMMITTED_AWAY, LEFT_PULL, NOT_WATCHED
 from jobs import explain, nightly
 from tests.broker_log import EVERY
 from tests.nights.commands import rows_of
@@ -111,6 +111,16 @@ def test_what_a_group_pulled_at_its_start_is_uncertain_if_it_may_have_subscribed
     assert broker.received("cg") == [0, 1, 2, 3, 4, 6, 7, 8, 9]
     assert uncertain(broker) == 6
     assert explained(broker) == {NOT_WATCHED: [0, 1, 2, 3, 4, 5]}
+
+
+def test_what_a_held_pull_had_passed_may_come_again_after_a_restart_between_two_looks(broker: GrowingBroker) -> None:
+    """It had not matched messages 0 to 4; the client that came next did, if the pull had not ended."""
+    left = {"at": after(7), "op": "unregister", "group": "cg", "since": after(6)}
+    events = [sql(BEFORE, "cg", HIGH), json.dumps(left), sql(after(7) + 1, "cg", LOW)]
+    broker.night(events)
+    assert broker.received("cg") == [5, 6]
+    assert uncertain(broker) == 6
+    assert explained(broker) == {LEFT_PULL: [0, 1, 2, 3, 4], NOT_WATCHED: [6]}
 
 
 def test_a_change_that_was_seen_with_its_time_may_not_have_been_the_only_one(broker: GrowingBroker) -> None:
