@@ -47,7 +47,7 @@ from answers.messages import (
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.consumption.broadcasting import OWN_OFFSETS, clients_away, clients_that_pulled
 from filtering.consumption.clients import ClientChecks, dropping_clients
-from filtering.consumption.group import DELETED, DELETED_TONIGHT, StartReason
+from filtering.consumption.group import COMMITTED_AWAY, DELETED, DELETED_TONIGHT, LEFT_PULL, NOT_WATCHED, StartReason
 from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
@@ -420,6 +420,12 @@ class WindowsOfMessages:
     def has_own_offsets(self, message: StoredMessage, group: str) -> bool:
         """Whether a client that broadcasts pulled the message, or did not, by offsets that are not known."""
         return any(window.reason == OWN_OFFSETS for _, window in self._covering_by_group(message).get(group, ()))
+
+    def why_unseen(self, message: StoredMessage, group: str, is_delivered: bool) -> str | None:
+        """Why it is not known whether the group pulled the message, or under which subscription; None if it is."""
+        unseen = (NOT_WATCHED, COMMITTED_AWAY) if is_delivered else (NOT_WATCHED, COMMITTED_AWAY, LEFT_PULL)
+        reasons = (window.reason for _, window in self._covering_by_group(message).get(group, ()))
+        return next((reason for reason in reasons if reason in unseen), None)
 
     def changes(self, message: StoredMessage, group: str) -> list[int]:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
@@ -884,8 +890,11 @@ class Explainer:
         return explanation
 
     def _other_evidence(self, explanation: Explanation) -> str | None:
-        """Why something else than the subscriptions shows that the group may have received the message."""
+        """Why something else than the subscriptions shows that the group may have received the message, or not."""
         key = explanation.consumer_group, explanation.message.topic
+        is_delivered = explanation.outcome is Outcome.DELIVERED
+        if why := self._windows.why_unseen(explanation.message, explanation.consumer_group, is_delivered):
+            return why
         if (key[0], subscribed_topic(*key)) in self._facts.pops.planned:
             return BY_POP
         back = next(
@@ -1049,7 +1058,10 @@ class Explainer:
                 return popped
         if not rows:
             why = never_subscribed(message.topic, consumer_group)
-            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
+            explanation = self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
+            committed = self._committed(message.topic, message.queue_id).get(consumer_group, 0)
+            was_there = message.queue_offset < committed
+            return replace(explanation, uncertain=NO_SUBSCRIPTION_THEN if was_there else None)
         if received:
             return self._received(message, rows, received)
         pulls = self._pulls(message, consumer_group, rows)

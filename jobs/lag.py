@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
     from answers.lag import count_subscriptions, lag_of_brokers, why_without_rows
     from jobs.cli.json_lines import print_data, print_json
     from jobs.cli.prometheus import lag_metrics
-    from schemas.rocketmq_store.config_files import parse_consumer_offsets
+    from schemas.rocketmq_store.config_files import ConfigFileError, parse_consumer_offsets
 
     if args.offsets is not None and args.namesrv is not None:
         raise UsageError("give either --offsets or --namesrv, which has newer offsets")
@@ -67,7 +67,10 @@ def main(arguments: list[str]) -> None:
     if args.offsets is not None:
         if several:
             raise UsageError("--offsets has the offsets of one broker: say which (--broker NAME)")
-        newer = NewerState(*parse_consumer_offsets(args.offsets.read_bytes(), str(args.offsets)))
+        try:
+            newer = NewerState(*parse_consumer_offsets(args.offsets.read_bytes(), str(args.offsets)))
+        except ConfigFileError as error:
+            raise UsageError(f"{error}; give config/consumerOffset.json of the broker's store") from None
         brokers = [replace(brokers[0], newer=newer)]
     is_summary = not (args.json or args.prometheus or args.group)
     answers = lag_of_brokers(brokers, args.group, args.topic, only_behind=is_summary)

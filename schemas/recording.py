@@ -50,13 +50,17 @@ def _now() -> int:
 
 @dataclass
 class _State:
-    """What was seen last. ``begin``: when that look began (ms; None: there was none). ``lengths``: of the files."""
+    """What was seen last. ``begin``: when that look began (ms; None: there was none). ``lengths``: of the files.
+
+    ``left``: by group, the topics that it has left, and not come back to.
+    """
 
     begin: int | None = None
     version: str | None = None
     groups: dict[str, WatchedGroup] = field(default_factory=dict)
     registered: dict[str, ConsumerGroupInfo] = field(default_factory=dict)
     committed: Committed = field(default_factory=dict)
+    left: dict[str, list[str]] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -70,6 +74,7 @@ class _State:
                 "groups": {name: _group_row(group) for name, group in self.groups.items()},
                 "registered": {name: list(info.subscriptions.values()) for name, info in self.registered.items()},
                 "committed": committed,
+                "left": self.left,
             }
         )
 
@@ -89,6 +94,7 @@ class _State:
                 (group, topic): {int(queue_id): at for queue_id, at in queues.items()}
                 for group, topic, queues in row["committed"]
             },
+            row.get("left", {}),
             row["lengths"],
         )
 
@@ -154,21 +160,25 @@ class BrokerRecorder:
         lines = []
         if look.before is not None and end - look.before > MISSED_LOOKS * self._interval * 1000:
             lines.append(json.dumps({"at": end, "op": NOT_WATCHED, "since": look.before}))
-        offsets_of: defaultdict[str, dict[str, dict[int, int]]] = defaultdict(dict)
-        for (group, topic), queues in committed.items():
-            offsets_of[group][topic] = queues
+        offsets, offsets_before = _by_group(committed), _by_group(last.committed)
         registered: dict[str, ConsumerGroupInfo] = {}
+        left: dict[str, list[str]] = {}
         events: list[SubscriptionEvent] = []
-        for name in sorted(last.groups.keys() | groups.keys()):
+        for name in sorted(last.groups.keys() | groups.keys() | last.left.keys()):
             before, after = last.groups.get(name, NOBODY), groups.get(name, NOBODY)
             registered[name] = ConsumerGroupInfo()
             if name in last.registered:
                 registered[name].subscriptions |= last.registered[name].subscriptions
-            new_events = changes(name, before, after, look, offsets_of[name], registered[name])
+            left_before = last.left.get(name, [])
+            new_events = changes(
+                name, before, after, look, offsets[name], registered[name], offsets_before[name], left_before
+            )
+            if gone := {*left_before, *before.subscriptions} - after.subscriptions.keys():
+                left[name] = sorted(gone)
             is_broadcasting = (after if after.clients else before).is_broadcasting
             lines += [event_line(replace(event, is_broadcasting=is_broadcasting)) for event in new_events]
             events += new_events
-        state = replace(last, begin=begin, version=version, groups=groups, registered=registered)
+        state = replace(last, begin=begin, version=version, groups=groups, registered=registered, left=left)
         self._write(lines, look, committed, config, state)
         self._is_new_connection = False
         return len(events)
@@ -221,6 +231,14 @@ class BrokerRecorder:
                 file.truncate(known)
             file.write(lines)
             return file.seek(0, os.SEEK_END)
+
+
+def _by_group(committed: Committed) -> defaultdict[str, dict[str, dict[int, int]]]:
+    """By group, and then by topic and queue id."""
+    offsets: defaultdict[str, dict[str, dict[int, int]]] = defaultdict(dict)
+    for (group, topic), queues in committed.items():
+        offsets[group][topic] = queues
+    return offsets
 
 
 def _replace(path: Path, text: str) -> None:

@@ -23,6 +23,9 @@ from typing import Any, NamedTuple
 SUCCESS = 0
 TOPIC_NOT_EXIST = 17
 """The code of a response about a topic that the broker does not have (ResponseCode)."""
+NOT_SUPPORTED = 3
+"""The code of a response to a request that a server does not know (ResponseCode): a broker was taken for a name
+server, or a name server for a broker."""
 CONSUMER_NOT_ONLINE = 206
 """The code of a response about a group without clients (ResponseCode)."""
 LARGEST_FRAME = 256 << 20
@@ -86,7 +89,9 @@ class Response:
     def text(self) -> str:
         """The text of the body. Raises RemotingError if the request failed."""
         if self.code != SUCCESS:
-            raise RemotingError(f"refused with code {self.code}: {self.remark.partition(', Default')[0][:300]}")
+            other = "; is a name server given as a broker, or a broker as a name server?"
+            remark = self.remark.partition(", Default")[0][:300]
+            raise RemotingError(f"refused with code {self.code}: {remark}{other if self.code == NOT_SUPPORTED else ''}")
         return self.body.decode("utf-8", "replace")
 
 

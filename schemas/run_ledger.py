@@ -53,6 +53,8 @@ COMMITTED_AT = "committed_at"
 """The time (ms) of the last snapshot's committed offsets; empty if it is not known."""
 IS_ESTIMATED = "committed_at_is_estimated"
 """Whether the broker does not save that time, so that it was estimated: ``true``, or empty."""
+WATCHED_TO = "watched_to"
+"""When the last look of the recording began that the night had (ms); empty or absent if it had none."""
 NOT_COMMITTED = "not_committed"
 """The committed offsets that earlier snapshots had and the last one has not, as JSON.
 

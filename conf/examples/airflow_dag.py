@@ -12,7 +12,7 @@ from airflow.sdk import dag, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 MQSIEVE = "/opt/mqsieve/bin/mqsieve"
-NIGHTLY = "nightly --warehouse /data/mqsieve --store /copy/store --recorded /copy/recorded --strict"
+NIGHTLY = "nightly --warehouse /data/mqsieve --store /copy/store --recorded /data/recorded --strict"
 AUDIT = "audit --warehouse /data/mqsieve --fail-on error"
 REPORT = "report --warehouse /data/mqsieve --output /www/night.html"
 AT_ONCE = (2, 3)

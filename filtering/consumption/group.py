@@ -65,7 +65,7 @@ from filtering.delivery.pull_window import (
 from filtering.frozen import frozen
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.pops.record import subscribed_topic
-from filtering.predicate import FALSE, TRUE, And, Or
+from filtering.predicate import FALSE, TRUE, And, Or, Predicate
 from filtering.pulls import is_pulling
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import (
@@ -300,7 +300,9 @@ DISAGREE = "two clients of the group seem to disagree"
 CLIENT_RESET = 20_000
 """ms: the clients of brokers before 5.2.0 stop at an offset reset, wait 10 s, and go on at their next rebalancing."""
 RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
-NOT_WATCHED = "when the subscription changed is not known exactly"
+NOT_WATCHED = "what the group subscribed to was not seen"
+LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
+COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
 HELD_PULL_MS = 20_000
 """ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
 
@@ -731,6 +733,8 @@ class Moment(Enum):
     """The group leaves, or the broker refuses its pulls."""
     RESET = "reset"
     """An operator sets the group's offset in one queue."""
+    COMMIT = "commit"
+    """The group has other offsets, though it was seen to have left."""
     RESTART = "restart"
     """Queues of the topic begin again."""
 
@@ -752,15 +756,19 @@ class TimelineStep:
 
 
 class _WaitingChange(NamedTuple):
-    """An offset reset, or the restarts of queues, at a time (ms)."""
+    """An offset reset, a commit, or the restarts of queues, at a time (ms)."""
 
     at: int
+    moment: Moment
     reset: SubscriptionEvent | None = None
     restarts: Sequence[QueueRestart] = ()
 
+    def concerns(self, is_pulling: bool) -> bool:
+        """Whether it concerns a group that pulls, or does not. While a group pulls, it commits all the time."""
+        return not (is_pulling and self.moment is Moment.COMMIT)
+
     def step(self, row: SubscriptionRow) -> TimelineStep:
-        moment = Moment.RESTART if self.reset is None else Moment.RESET
-        return TimelineStep(self.at, moment, row, row, self.reset, self.restarts)
+        return TimelineStep(self.at, self.moment, row, row, self.reset, self.restarts)
 
 
 @frozen
@@ -768,8 +776,9 @@ class Timeline:
     """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
 
     ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
-    ``commits``: by the time of a STOP or a START (ms), the offsets that the group had then, where they are known.
-    ``changes``: by the time of a CHANGE (ms), the event of a group that pops.
+    ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where they are
+    known. ``unseen``: by the time of a step (ms), since when it is not known what the group subscribed to. ``changes``:
+    by the time of a CHANGE (ms), the event of a group that pops.
     """
 
     first: SubscriptionRow | None
@@ -777,6 +786,7 @@ class Timeline:
     steps: Sequence[TimelineStep]
     resets: Sequence[SubscriptionEvent]
     commits: Mapping[int, Offsets] = field(default_factory=dict)
+    unseen: Mapping[int, int] = field(default_factory=dict)
     changes: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
 
     @property
@@ -793,35 +803,42 @@ def timeline(
     is_pulling: Callable[[SubscriptionRow], bool],
     restarts: Iterable[QueueRestart] = (),
     commits: Mapping[int, Offsets] | None = None,
+    unseen: Mapping[int, int] | None = None,
     changes: Mapping[int, SubscriptionEvent] | None = None,
 ) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
     ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
     tells whether the group pulls under a subscription. ``restarts`` are those of the topic since ``as_of``, in order.
-    ``commits`` and ``changes`` are those of the Timeline.
+    ``commits``, ``unseen`` and ``changes`` are those of the Timeline.
     """
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
     ordered = sorted(resets, key=lambda reset: reset.at)
-    waiting = [_WaitingChange(reset.at, reset) for reset in ordered if as_of is None or reset.at > as_of]
-    waiting += [_WaitingChange(at, restarts=tuple(at_once)) for at, at_once in groupby(restarts, lambda each: each.at)]
+    earliest = BEGINNING if as_of is None else as_of + 1
+    changed_at = {row.valid_from for row in rows}
+    waiting = [_WaitingChange(reset.at, Moment.RESET, reset) for reset in ordered if reset.at >= earliest]
+    waiting += [_WaitingChange(at, Moment.COMMIT) for at in commits or () if at >= earliest and at not in changed_at]
+    waiting += [
+        _WaitingChange(at, Moment.RESTART, restarts=tuple(at_once))
+        for at, at_once in groupby(restarts, lambda each: each.at)
+    ]
     waiting.sort(key=lambda each: each.at)
     is_known = any(row.is_consuming for row in begins)
     steps = list(_steps(first, is_known, rows[len(begins) :], waiting, is_pulling))
     if changes:
-        steps = list(_at_requests(steps, changes, as_of))
-    return Timeline(first, first is not None and is_pulling(first), steps, ordered, commits or {}, changes or {})
+        steps = list(_at_requests(steps, changes, earliest))
+    pulls = first is not None and is_pulling(first)
+    return Timeline(first, pulls, steps, ordered, commits or {}, unseen or {}, changes or {})
 
 
 def _at_requests(
-    steps: Iterable[TimelineStep], changes: Mapping[int, SubscriptionEvent], as_of: int | None
+    steps: Iterable[TimelineStep], changes: Mapping[int, SubscriptionEvent], earliest: int
 ) -> Iterator[TimelineStep]:
     """The steps, with each change after the last request that carried the former subscription.
 
     What was stored since then meets the next request.
     """
-    earliest = BEGINNING if as_of is None else as_of + 1
     for step in steps:
         if step.moment is Moment.CHANGE and step.row.pops:
             event = changes.get(step.row.valid_from)
@@ -843,7 +860,7 @@ def _steps(
     for row in rows:
         while waiting and waiting[0].at < row.valid_from:
             happening = waiting.pop(0)
-            if current is not None:
+            if current is not None and happening.concerns(is_pulling(current)):
                 yield happening.step(current)
         if row.is_consuming and not is_known:
             is_known = True
@@ -855,7 +872,7 @@ def _steps(
             yield TimelineStep(row.valid_from, Moment.STOP, row, current)
         current = row
     for happening in waiting:
-        if current is not None:
+        if current is not None and happening.concerns(is_pulling(current)):
             yield happening.step(current)
 
 
@@ -887,6 +904,8 @@ class GroupNightPlan:
     ) -> None:
         self.group = GroupNight(group_start.key)
         self.uncertain_changes: list[UncertainChange] = []
+        self.unseen: list[UncertainChange] = []
+        """The times of which it is not known what the group subscribed to: all is uncertain there."""
         self.lost: list[PullWindow] = []
         self._group_start = group_start
         self._offsets_so_far = group_start.offsets_so_far
@@ -904,6 +923,8 @@ class GroupNightPlan:
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
         self._reason = WAS_ONLINE
+        self._stop: TimelineStep | None = None
+        """The last one in the night, if the offsets that the group had then are known."""
 
     def run(self, unread: Timeline | None = None) -> None:
         """Plans the night.
@@ -926,6 +947,7 @@ class GroupNightPlan:
         self._windows.read_later()
         self.group.is_consuming = is_pulling
         if is_pulling:
+            self._note_unwatched()
             # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
             limits = self._committed.limit(self._windows.session, FOREVER)
             self.group.behind = bool(self._committed.behind(self._windows.session, FOREVER))
@@ -970,13 +992,21 @@ class GroupNightPlan:
                     self._reason = ANSWERED if was_refused else RETURNED
                 self._start(step, WindowKind.RESET if self._begins_anew else WindowKind.BACKLOG)
                 self._begins_anew = False
+                self._note_unseen(step, {})
             case Moment.CHANGE:
                 self._reason = CHANGED
                 assert step.before is not None
                 self._note_uncertain(step.before, step.row, step.at)
+                self._note_unseen(step, {})
             case Moment.STOP:
                 self._reason = ""
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
+                self._stop = step if step.at in self._line.commits else None
+                self._note_unseen(step, self._line.commits.get(step.at, {}))
+                if self._stop is None:
+                    self._note_left_pull(step)
+            case Moment.COMMIT:
+                self._commit(step.at, self._line.commits[step.at])
             case Moment.RESET:
                 self._reset(step, is_pulling, later)
             case Moment.RESTART:
@@ -988,12 +1018,91 @@ class GroupNightPlan:
     def _offsets_at_stop(self, at: int) -> dict[int, int]:
         """By queue id, where the group that stops at ``at`` (ms) had come, if it had not come to what was stored then.
 
-        Offsets that were seen when it left are exact. Those of the snapshot at the end of the night may be later.
+        Offsets that were seen when it left are exact. Those of the snapshot at the end of the night may be later. What
+        earlier nights decided stays.
         """
         if at not in self._line.commits:
             return self._committed.limit(self._windows.session, at)
-        self._windows.session.limit(self._line.commits[at])
-        return dict(self._line.commits[at])
+        decided, moved = self._offsets_so_far.of(self.group.key), self._windows.session.moved
+        offsets = {
+            queue_id: offset if queue_id in moved else max(offset, decided.get(queue_id, 0))
+            for queue_id, offset in self._line.commits[at].items()
+        }
+        self._windows.session.limit(offsets)
+        return offsets
+
+    def _commit(self, at: int, offsets: Offsets) -> None:
+        """The group has other offsets at ``at`` (ms), though it was seen to have left.
+
+        A client that drops a topic commits once more, some seconds later: the group pulled what is before these
+        offsets. Later, only an operator moves them. It is not known which of the two it was.
+        """
+        stop, position = self._stop, self._position
+        moved = {each: offset for each, offset in offsets.items() if position.offsets.get(each, offset) != offset}
+        passed = {each: (position.offsets[each], end) for each, end in moved.items() if position.offsets[each] < end}
+        position.offsets.update(offsets)
+        delivered: Predicate = TRUE
+        if stop is not None and stop.before is not None and at <= stop.at + COMMIT_DELAY:
+            window = PullWindow(
+                self._filters.at(stop.before, stop.at - 1), stop.before.valid_from, available_at=stop.at,
+                offsets=passed, only_listed=True,
+                physical_ranges=self._physical_ranges(stop.at, self._broker_offsets.log_start),
+                kind=WindowKind.BACKLOG, reason=COMMITTED_AWAY, mode=_mode(stop.before),
+            )  # fmt: skip
+            if passed:
+                self._windows.add(self.backlog, window)
+            delivered = window.message_filter.delivered
+            position.reset |= moved.keys() - passed.keys()
+        else:
+            position.reset |= moved.keys()
+        if passed:
+            change = UncertainChange(
+                *self.group.key, FALSE, delivered, BEGINNING, FOREVER, changed_at=at, offsets=passed, only_listed=True,
+                reason=COMMITTED_AWAY,
+            )  # fmt: skip
+            self.undecided.append(change)
+
+    def _note_unseen(self, step: TimelineStep, ends: Offsets) -> None:
+        """All that the group pulled since its subscription was not known is uncertain, up to the offsets ``ends``."""
+        since = self._line.unseen.get(step.at)
+        if since is None:
+            return
+        self.undecided += [
+            UncertainChange.in_window(window, FALSE, TRUE, NOT_WATCHED)
+            for window in self.backlog
+            if window.available_at is not None and since <= window.available_at <= step.at
+        ]
+        if step.moment is not Moment.START:
+            self._add_unseen(since, step.at, ends)
+
+    def _note_left_pull(self, stop: TimelineStep) -> None:
+        """The group left, it is not known when, nor at which offset.
+
+        The broker may have held a pull then. What that had not matched waits for the return.
+        """
+        since = self._line.unseen.get(stop.at)
+        if since is not None and stop.before is not None:
+            delivered = self._filters.at(stop.before, stop.at - 1).delivered
+            change = UncertainChange(
+                *self.group.key, delivered, TRUE, since - HELD_PULL_MS, since, changed_at=stop.at, reason=LEFT_PULL
+            )
+            self.undecided.append(change)
+
+    def _note_unwatched(self) -> None:
+        """What was stored after the last look at the broker is uncertain."""
+        offsets = self._broker_offsets
+        if offsets.watched_to is not None and offsets.taken_at is not None:
+            self._add_unseen(offsets.watched_to, offsets.taken_at + 1, {})
+
+    def _add_unseen(self, since: int, until: int, ends: Offsets) -> None:
+        """What was stored in [``since``, ``until``) (ms) in the night is uncertain, up to the offsets ``ends``."""
+        begin = since if self._offsets_so_far.as_of is None else max(since, self._offsets_so_far.as_of + 1)
+        if begin < until:
+            offsets = {queue_id: (0, end) for queue_id, end in ends.items()}
+            change = UncertainChange(
+                *self.group.key, FALSE, TRUE, begin, until, changed_at=until, offsets=offsets, reason=NOT_WATCHED
+            )
+            self.unseen.append(change)
 
     def _go_back(self, unread: Timeline) -> GroupNight:
         """Plans new messages from before the last night's end as that night would have. Returns the progress."""
@@ -1066,6 +1175,9 @@ class GroupNightPlan:
         reasons = dict.fromkeys([*queue_ids, _OTHER_QUEUES], self._reason)
         if self._reason == FIRST_START:
             first_reasons = self._group_start.reasons(reasons, at, self._line.resets)
+            first_reasons |= dict.fromkeys(
+                self._line.commits.get(at, {}).keys() & reasons.keys(), StartReason.COMMITTED
+            )
             reasons = {queue_id: f"{FIRST_START}: {reason}" for queue_id, reason in first_reasons.items()}
         return reasons | dict.fromkeys(self._position.reset & reasons.keys(), RESET)
 
@@ -1137,9 +1249,13 @@ class GroupNightPlan:
             self.group.decided_to = self._group_start.offsets(topic.queue_ids)
             return
         self.group.stopped_at = self._position.stored_from
+        present = self._committed.present_at(self.group.stopped_at)
+        if self._stop is not None:
+            saved_at = max(self._broker_offsets.committed_at or 0, self._broker_offsets.taken_at or 0)
+            self._commit(saved_at, {each: present[each] for each in present if each not in self._position.reset})
         others = self._committed.uncommitted_at(self.group.stopped_at).items()
         committed = {each: offset for each, offset in others if each not in self._position.offsets}
-        committed |= self._committed.present_at(self.group.stopped_at)
+        committed |= present
         self.group.decided_to = {**self._position.offsets, **committed}
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset
@@ -1153,5 +1269,6 @@ class GroupNightPlan:
             change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
         else:
             change = uncertain_change(before, old, new, at)
-        if change is not None:
+        is_all_unseen = self._windows.session.at >= self._line.unseen.get(at, FOREVER)
+        if change is not None and not (is_all_unseen and change.stored_to <= at):
             self.uncertain_changes.append(change)

@@ -82,7 +82,8 @@ class BrokerOffsets:
     None if there is no such entry. ``log_start``: the physical offset at which the log begins. ``restarts``: by topic,
     the queues that began again since the last night, in order. ``taken_at``: when the snapshot was taken at the
     earliest (ms; None: not known). ``has_queue_ids``: whether messages have real queue ids; those of a message log
-    without them are made up. ``in_files``: whether the consume queues are files, not a database.
+    without them are made up. ``in_files``: whether the consume queues are files, not a database. ``watched_to``: when
+    the last look at the broker began (ms); None: its subscriptions are known otherwise.
     """
 
     committed: Mapping[GroupTopic, Offsets] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class BrokerOffsets:
     is_estimated: bool = False
     has_queue_ids: bool = True
     in_files: bool = True
+    watched_to: int | None = None
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first entry of a queue that the broker still has; 0 if the queue is not known."""

@@ -37,7 +37,6 @@ from filtering.consumption.clients import disagreeing_states, drop_differently, 
 from filtering.consumption.group import (
     AT_RESTART,
     CLIENTS_DIFFER,
-    NOT_WATCHED,
     FiltersInForce,
     GroupNightPlan,
     GroupStart,
@@ -140,7 +139,7 @@ class _NightPlanner:
         for (group, _), rows in self._rows.items():
             self._rows_by_group[group] += rows
         self._resets, self._first_starts = resets_and_first_starts(events)
-        self._commits, self._changes_seen = _commits(events), _changes_seen(events)
+        self._commits, self._unseen = _commits(events), _unseen(events)
         self._broadcasting = broadcasting_clients(events)
         popping_or_broadcasting = {*pops.recorded, *pops.planned, *self._broadcasting}
         self._disagreeing = [state for state in disagreeing_states(events) if state.key not in popping_or_broadcasting]
@@ -192,7 +191,7 @@ class _NightPlanner:
         night.run(_unread(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
         self._online += night.online
         self._backlog += night.backlog
-        self._uncertain_changes += self._uncertain(key, rows, filters, night.uncertain_changes)
+        self._uncertain_changes += self._uncertain(key, rows, filters, night)
         self._uncertain_changes += night.undecided
         self._lost += night.lost
         self._groups.append(night.group)
@@ -213,8 +212,8 @@ class _NightPlanner:
         restarts = self._broker_offsets.restarts.get(key[1], ())
         requests = self._requests.get((key[0], subscribed_topic(*key)), {})
         commits = {**self._commits.get(key, {}), **self._pops.read.get(key, {})}
-        resets = self._resets.get(key, ())
-        line = timeline(rows, resets, self._as_of, filters.is_pulling, restarts, commits, requests)
+        resets, unseen = self._resets.get(key, ()), self._unseen.get(key[0], {})
+        line = timeline(rows, resets, self._as_of, filters.is_pulling, restarts, commits, unseen, requests)
         if self._config_before is not None and self._config_before != self._config:
             line = _with_new_switches(line, self._as_of, self._config_before)
         return line
@@ -224,14 +223,16 @@ class _NightPlanner:
         key: GroupTopic,
         rows: Sequence[SubscriptionRow],
         filters: FiltersInForce,
-        changes: Sequence[UncertainChange],
+        night: GroupNightPlan,
     ) -> list[UncertainChange]:
-        """What is uncertain of a group and topic in the night.
+        """What is uncertain of a group and topic in the ``night``.
 
-        ``changes``: of subscriptions. Where more is uncertain, as between two looks at a broker, that counts instead.
+        Where more is uncertain than a change of subscriptions makes so, as between two looks at a broker, that counts
+        instead.
         """
-        for change in _not_watched(self._changes_seen.get(key[0], ()), rows, filters, self._as_of):
-            changes = [*_outside(changes, change.stored_from, change.stored_to), change]
+        changes: Sequence[UncertainChange] = night.uncertain_changes
+        for unseen in night.unseen:
+            changes = [*_outside(changes, unseen.stored_from, unseen.stored_to), unseen]
         for part in self._client_tags.get(key, ()):
             if part.undecided:
                 changes = _outside(changes, part.valid_from, part.valid_to)
@@ -323,8 +324,18 @@ def _after(as_of: int | None, begin: int) -> int:
 
 
 def _outside(changes: Iterable[UncertainChange], begin: int, end: int) -> list[UncertainChange]:
-    """The changes of which no message was stored in [``begin``, ``end``) (ms), in which all is uncertain anyway."""
-    return [change for change in changes if change.stored_to <= begin or end <= change.stored_from]
+    """The parts of the changes before and after [``begin``, ``end``) (ms), in which all is uncertain anyway."""
+    parts = []
+    for change in changes:
+        parts += [
+            replace(change, stored_from=since, stored_to=until)
+            for since, until in (
+                (change.stored_from, min(change.stored_to, begin)),
+                (max(change.stored_from, end), change.stored_to),
+            )
+            if since < until
+        ]
+    return parts
 
 
 def _with_seeming(
@@ -386,7 +397,7 @@ def _registered_only(
 
 
 def _commits(events: Iterable[SubscriptionEvent]) -> Mapping[GroupTopic, Mapping[int, Offsets]]:
-    """By group and topic, and by the time at which the group left (ms), the offsets that it had then."""
+    """By group and topic, and by the time at which the group left or came (ms), the offsets that it had then."""
     commits: defaultdict[GroupTopic, dict[int, Offsets]] = defaultdict(dict)
     for event in events:
         for topic, offsets in (event.committed or {}).items():
@@ -394,33 +405,13 @@ def _commits(events: Iterable[SubscriptionEvent]) -> Mapping[GroupTopic, Mapping
     return commits
 
 
-def _changes_seen(events: Iterable[SubscriptionEvent]) -> Mapping[str, Sequence[tuple[int, int]]]:
-    """By group, the times (ms) since which changes may have been, and at which they were seen."""
-    times: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+def _unseen(events: Iterable[SubscriptionEvent]) -> Mapping[str, Mapping[int, int]]:
+    """By group, and by the time at which a change was seen (ms), since when it is not known what it subscribed to."""
+    unseen: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for event in events:
         if event.since is not None:
-            times[event.group].append((event.since, event.at))
-    return times
-
-
-def _not_watched(
-    changes_seen: Iterable[tuple[int, int]],
-    rows: Sequence[SubscriptionRow],
-    filters: FiltersInForce,
-    as_of: int | None,
-) -> Iterator[UncertainChange]:
-    """The messages of the night that may have met the subscription before a change, or the one after it."""
-    for since, at in changes_seen:
-        begin = _after(as_of, since)
-        if begin >= at:
-            continue
-        after = next((row for row in rows if row.valid_from == at), None)
-        before = [row for row in rows if row.valid_from < at and row.end > since]
-        asked = [(row, max(row.valid_from, since)) for row in before] + ([] if after is None else [(after, at)])
-        asked = [(row, when) for row, when in asked if filters.is_pulling(row)]
-        is_pulling_after = after is not None and filters.is_pulling(after)
-        if is_pulling_after and len({row.filter for row, _ in asked}) > 1:
-            yield undecided_between([filters.at(row, when) for row, when in asked], begin, at, at, NOT_WATCHED)
+            unseen[event.group][event.at] = min(event.since, unseen[event.group].get(event.at, event.since))
+    return unseen
 
 
 def _queue_ids(topic: str, offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets) -> frozenset[int]:

@@ -132,8 +132,8 @@ class SubscriptionEvent:
     does not have client ids. ``consume_from`` is what the clients ask for at their first start. ``queue_id`` and
     ``queue_offset`` belong to a reset_offset; one by time has ``reset_to`` (ms) instead of the offset, and without a
     queue is of all queues of the topic. ``protocol`` is one of PROTOCOLS, or None if it is not known. ``since`` (ms):
-    whoever watched the broker saw the change at ``at``, and it was not before this time; None: it was at ``at``.
-    ``committed``: by topic and queue id, the offsets that the group had when it left; None: not known.
+    from then on until ``at``, it is not known what the group subscribed to; None: it is. ``committed``: by topic and
+    queue id, the offsets that the group had when it left or came; None: not known.
     ``is_broadcasting``: the client broadcasts, and so does its group. ``other_until`` (ms) of a pop_subscription: when
     a request carried the former one for the last time; None: not known.
     """

@@ -2,21 +2,32 @@
 
 A look shows the clients of each group, and the subscriptions that the broker has of the group. The times between two
 looks are not seen, but most changes have a time of their own: a client knows when it started and when it subscribed,
-and the broker when it registered an SQL92 filter (its born time). Where there is none, the event has ``since``, the
-time of the look before. The event of a group that left has the offsets that it committed last, so the exact time of its
-leave decides nothing.
+and the broker when it registered an SQL92 filter (its born time). Where there is none, the time of the later look is
+taken. But of several changes, only the last is seen. So the event of a change has ``since``, the time of the look
+before: what the group subscribed to in between is not known. Only a client that comes, and has subscribed to nothing
+else since then, has none.
 
-Sources: ConsumerConnection, ConsumerRunningInfo, ConsumerFilterData, ConsumerGroupInfo.updateSubscription.
+Committed offsets are exact. The event of a group that left a topic has those that it had then, so the time of its leave
+decides nothing; the event of a group that comes back has those at which it goes on. If they move while the group is
+away, there is an event, too.
+
+Sources: ConsumerConnection, ConsumerRunningInfo, ConsumerFilterData, ConsumerGroupInfo.updateSubscription,
+RebalancePushImpl.messageQueueChanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.subscription_data import SQL92, Subscription, expression_type, filter_of
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, Operation, SubscriptionEvent, in_order
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+
+ALLOCATION = 2_000
+"""ms: a client of Java gives its subscriptions a new version when it gets other queues: at its start, and when another
+client comes. 0.1 to 1.3 s were seen. A later version is that of a new subscription."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +94,26 @@ def _versions(group: WatchedGroup) -> dict[str, tuple[object, int]]:
     }
 
 
+OffsetsByTopic = Mapping[str, Mapping[int, int]]
+"""Committed offsets of a group, by topic and queue id."""
+
+
 def changes(
     group: str,
     before: WatchedGroup,
     now: WatchedGroup,
     look: Look,
-    committed: Mapping[str, Mapping[int, int]],
+    committed: OffsetsByTopic,
     registered: ConsumerGroupInfo,
+    committed_before: OffsetsByTopic | None = None,
+    left: Collection[str] = (),
 ) -> list[SubscriptionEvent]:
     """The events of a group between two looks, in order. ``committed``: its offsets now, by topic and queue id.
 
     ``registered``: what the events so far say that the broker has of the group. The events change it.
+    ``committed_before``: its offsets at the look before. ``left``: the topics that it had left by then.
     """
-    return _Changes(group, before, now, look, committed, registered).events()
+    return _Changes(group, before, now, look, committed, registered, committed_before or {}, left).events()
 
 
 @dataclass(frozen=True)
@@ -104,8 +122,10 @@ class _Changes:
     before: WatchedGroup
     now: WatchedGroup
     look: Look
-    committed: Mapping[str, Mapping[int, int]]
+    committed: OffsetsByTopic
     registered: ConsumerGroupInfo
+    committed_before: OffsetsByTopic
+    left: Collection[str]
 
     def events(self) -> list[SubscriptionEvent]:
         is_other = {
@@ -118,27 +138,48 @@ class _Changes:
         joined = [client_id for client_id, other in is_other.items() if other]
         # Of clients that all were replaced between two looks, it is not known until when the old ones were online.
         is_replaced = bool(gone) and bool(joined) and not remaining
-        new_events = [event for each in joined for event in self._joins(each, is_replaced)]
+        new_events = [event for each in joined for event in self._joins(each)]
         first_join = min((event.at for event in new_events), default=None)
-        new_events += [event for each in remaining for event in self._resubscribes(each)]
-        left = [self._leaves(each, first_join if is_replaced else None, bool(self.now.clients)) for each in gone]
+        new_events += [event for each in remaining for event in self._resubscribes(each, bool(gone or joined))]
+        left = [self._leaves(each, first_join if is_replaced else None, bool(remaining)) for each in gone]
         ordered = list(in_order([*left, *new_events]))
-        if not self.now.clients:
+        if self.now.clients:
+            ordered = [self._accepted(event) for event in ordered]
+            ordered += self._in_force(ordered)
+        else:
             self.registered.subscriptions.clear()
-            return ordered
-        accepted = [self._accepted(event) for event in ordered]
-        return [*accepted, *self._in_force(accepted)]
+        return [*ordered, *self._moved_offsets()]
 
-    def _leaves(self, client_id: str, before_join: int | None, is_online: bool) -> SubscriptionEvent:
+    def _moved_offsets(self) -> Iterator[SubscriptionEvent]:
+        """Offsets that changed in topics that the group had left, and has not come back to."""
+        for topic in sorted(self.left):
+            offsets = self.committed.get(topic)
+            if topic not in self.now.subscriptions and offsets and offsets != self.committed_before.get(topic):
+                yield SubscriptionEvent(
+                    self.look.end, Operation.UNREGISTER, self.group, topic=topic, since=self.look.before,
+                    committed={topic: offsets},
+                )  # fmt: skip
+
+    def _leaves(self, client_id: str, before_join: int | None, are_others_online: bool) -> SubscriptionEvent:
+        """A client left. If its group did, or left a topic, its offsets there are known."""
         look, at = self.look, self.look.end
         if before_join is not None:
             at = before_join if look.before is None else max(before_join - 1, look.before)
-        committed = None if is_online else self.committed
+        offsets = {topic: queues for topic, queues in self.committed.items() if topic not in self.now.subscriptions}
         return SubscriptionEvent(
-            at, Operation.UNREGISTER, self.group, client_id=client_id, since=look.before, committed=committed
+            at,
+            Operation.UNREGISTER,
+            self.group,
+            client_id=client_id,
+            since=look.before,
+            committed=None if are_others_online else offsets or None,
         )
 
-    def _joins(self, client_id: str, is_replaced: bool) -> Iterator[SubscriptionEvent]:
+    def _joins(self, client_id: str) -> Iterator[SubscriptionEvent]:
+        """A client's heartbeat when it came, and one more if it has subscribed to something since then.
+
+        What it subscribed to in between is not known.
+        """
         client, look = self.now.clients[client_id], self.look
         subscriptions = self._own(client)
         born = self._born(subscriptions)
@@ -150,26 +191,45 @@ class _Changes:
             at, since = min(client.started_at or look.end, look.end), None
         else:
             at, since = look.end, look.before
-        return self._sends(client_id, at, look.before if is_replaced else since, subscriptions)
+        later = {topic: each["version"] for topic, each in subscriptions.items() if self._is_new(each, at)}
+        at_first = {
+            topic: subscription | {"version": min(subscription["version"], at)} if topic in later else subscription
+            for topic, subscription in subscriptions.items()
+        }
+        yield from self._sends(client_id, at, since, at_first)
+        if later:
+            yield from self._sends(client_id, max(later.values()), at, subscriptions)
 
-    def _resubscribes(self, client_id: str) -> Iterator[SubscriptionEvent]:
+    def _is_new(self, subscription: Subscription, since: int) -> bool:
+        """Whether a client has subscribed after ``since`` (ms), or got other queues though no client had just come."""
+        version = subscription["version"]
+        starts = (since, *(client.started_at for client in self.now.clients.values()))
+        is_allocation = any(start <= version <= start + ALLOCATION for start in starts)
+        is_retry_topic = subscription["topic"].startswith(RETRY_TOPIC_PREFIX)
+        return since < version <= self.look.end and not (is_allocation or is_retry_topic)
+
+    def _resubscribes(self, client_id: str, are_others_new: bool) -> Iterator[SubscriptionEvent]:
+        """``are_others_new``: clients came or left, so that this one may have got other queues."""
         client, look = self.now.clients[client_id], self.look
         before, after = self._own(self.before.clients[client_id], self.before), self._own(client)
-        filters = {topic: filter_of(subscription) for topic, subscription in before.items()}
-        changed = {
-            topic: subscription
-            for topic, subscription in after.items()
-            if filters.get(topic) != filter_of(subscription)
-        }
         dropped = [topic for topic in before if topic not in after]
+        changed = {}
+        for topic, subscription in after.items():
+            is_same = topic in before and filter_of(before[topic]) == filter_of(subscription)
+            if not is_same or (
+                not are_others_new
+                and subscription["version"] != before[topic]["version"]
+                and self._is_new(subscription, look.before or 0)
+            ):
+                changed[topic] = subscription
         if not changed and not dropped:
             return iter(())
         times = [subscription["version"] for subscription in changed.values() if look.includes(subscription["version"])]
         born = self._born(changed)
         at = born if born is not None else max(times, default=look.end)
-        is_known = born is not None or bool(times)
         committed = {topic: self.committed[topic] for topic in dropped if topic in self.committed}
-        return self._sends(client_id, at, None if is_known else look.before, after, committed or None)
+        same = {topic: before[topic] for topic in after if topic not in changed}
+        return self._sends(client_id, at, look.before, {**after, **same}, committed or None)
 
     def _sends(
         self,
@@ -177,7 +237,7 @@ class _Changes:
         at: int,
         since: int | None,
         subscriptions: Mapping[str, Subscription],
-        committed: Mapping[str, Mapping[int, int]] | None = None,
+        committed: OffsetsByTopic | None = None,
     ) -> Iterator[SubscriptionEvent]:
         """A client's heartbeat, after what it sends with its pulls."""
         client = self.now.clients[client_id]
@@ -219,19 +279,26 @@ class _Changes:
         return min((at for at in times if self.look.includes(at)), default=None)
 
     def _accepted(self, event: SubscriptionEvent) -> SubscriptionEvent:
-        """The event, with versions by which the broker accepts what it has now."""
+        """The event, with versions by which the broker accepts what it has now.
+
+        With it, the group comes to topics to which nobody subscribed: there, it has the offsets of the look before.
+        """
         if event.operation is not Operation.HEARTBEAT:
             return event
         newer = []
+        begins: dict[str, Mapping[int, int]] = {}
         for subscription in event.subscriptions:
-            known = self.registered.subscriptions.get(subscription["topic"])
-            in_force = self.now.subscriptions.get(subscription["topic"])
+            topic = subscription["topic"]
+            known = self.registered.subscriptions.get(topic)
+            in_force = self.now.subscriptions.get(topic)
             is_in_force = in_force is not None and filter_of(in_force) == filter_of(subscription)
             if known is not None and is_in_force and filter_of(known) != filter_of(subscription):
                 subscription = _newer(subscription, known)
+            if known is None and topic not in self.before.subscriptions and topic in self.committed_before:
+                begins[topic] = self.committed_before[topic]
             newer.append(subscription)
         self.registered.update_subscription(newer)
-        return replace(event, subscriptions=tuple(newer))
+        return replace(event, subscriptions=tuple(newer), committed={**begins, **(event.committed or {})} or None)
 
     def _in_force(self, accepted: Sequence[SubscriptionEvent]) -> Iterator[SubscriptionEvent]:
         """More heartbeats, if the broker has other subscriptions than those: a client sends its own again and again."""
@@ -243,14 +310,13 @@ class _Changes:
             client_id = self._client_of(subscription)
             protocol = self.now.clients[client_id].protocol if client_id is not None else None
             born = self._born({topic: subscription})
-            is_known = born is None and self.look.includes(subscription["version"])
+            is_known = self.look.includes(subscription["version"])
             at = max(last, born or (subscription["version"] if is_known else self.look.end))
-            since = None if born is not None or is_known else self.look.before
             newer = subscription if known is None else _newer(subscription, known)
             self.registered.update_topic(newer)
             yield SubscriptionEvent(
                 at, Operation.REGISTER, self.group, (newer,), client_id=client_id,
-                consume_from=self.now.consume_from, protocol=protocol, since=since,
+                consume_from=self.now.consume_from, protocol=protocol, since=self.look.before,
             )  # fmt: skip
         for topic in [topic for topic in self.registered.subscriptions if topic not in self.now.subscriptions]:
             del self.registered.subscriptions[topic]

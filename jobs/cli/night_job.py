@@ -546,7 +546,7 @@ def _recorded_entry(options: argparse.Namespace, stores: Sequence[Storage]) -> B
         whose = "its topics.json does not say of which broker it is" if in_store is None else f"it is of {in_store}"
         raise UsageError(f"{stores[0].root}: {whose}, and {options.recorded} has {', '.join(brokers)}")
     broker = brokers[in_store]
-    recorded = read_file(broker.events)
+    recorded = replace(read_file(broker.events), watched_to=broker.until)
     taken_at = StoreSnapshot(stores[-1]).taken_at
     if taken_at > broker.until + NOT_WATCHED_FOR:
         gaps = (*recorded.events.not_watched, (broker.until, taken_at))

@@ -206,7 +206,8 @@ def brokers_of(options: argparse.Namespace) -> list[BrokerFacts]:
     try:
         running = live_brokers(options.namesrv, credentials_of(options))
     except (OSError, RemotingError) as error:
-        raise UsageError(f"--namesrv {';'.join(options.namesrv)}: {reason(error)}") from None
+        advice = "give a name server that runs and can be reached from here, mostly at port 9876"
+        raise UsageError(f"--namesrv {';'.join(options.namesrv)}: {reason(error)}; {advice}") from None
     asked = []
     for facts in brokers:
         if facts.name not in running:
@@ -216,7 +217,9 @@ def brokers_of(options: argparse.Namespace) -> list[BrokerFacts]:
         try:
             asked.append(with_present_state(facts, broker))
         except (OSError, RemotingError) as error:
-            raise UsageError(f"{facts.name} at {broker.connection.address}: {reason(error)}") from None
+            where = f"{facts.name} at {broker.connection.address}"
+            advice = "the name server lists this address, which must be reached from here"
+            raise UsageError(f"{where}: {reason(error)}; {advice}") from None
         finally:
             broker.connection.close()
     return asked

@@ -349,6 +349,7 @@ class SubscriptionFile:
 
     ``rejected``: the rejected entries of each file, by its name. ``filters_only``: all entries are of
     consumerFilter.json files, which have only SQL92 filters. ``is_in_store``: it is the broker's own list.
+    ``watched_to``: of a recording, when the last look at the broker began (ms).
     """
 
     digest: str
@@ -356,6 +357,7 @@ class SubscriptionFile:
     rejected: Mapping[str, Sequence[InvalidSubscriptionEvent]]
     filters_only: bool
     is_in_store: bool = False
+    watched_to: int | None = None
 
     @property
     def rejected_lines(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from filtering.broker_config import BrokerConfig, changed_switches
@@ -45,6 +45,7 @@ from schemas.run_ledger import (
     SUBSCRIPTIONS_FROM,
     USER,
     VERSION_FROM,
+    WATCHED_TO,
 )
 from schemas.version import VERSION
 
@@ -99,6 +100,28 @@ def night_events(
     before, after = ([event for event in events if event.group in changed] for events in (applied, given.events))
     late_from = first_difference(before, after, as_of, broker, expressions)
     return NightEvents(given.events, new, late_from, len(retracted))
+
+
+def seen_after_nights(
+    file: SubscriptionFile | None, state: BrokerState, redo_from: int | None
+) -> SubscriptionFile | None:
+    """The file with what a recording saw only after the night of its time had ended: it begins after that night.
+
+    What a night decided stays; it counted what was stored after the last look as uncertain. Nights from ``redo_from``
+    on (ms) are repeated.
+    """
+    if file is None or file.watched_to is None:
+        return file
+    ends = [night.as_of for night in state.nights if night.as_of is not None]
+    ends = sorted(end for end in ends if redo_from is None or end < redo_from)
+    known = {event_line(event) for event in state.events}
+
+    def at_night(event: SubscriptionEvent) -> SubscriptionEvent:
+        then = [event, *(replace(event, at=end + 1) for end in ends if end >= event.at)]
+        return next((each for each in then if event_line(each) in known), then[-1])
+
+    events = replace(file.events, entries=tuple(map(at_night, file.events.events)))
+    return replace(file, events=events, digest=file.digest if redo_from is None else "repeated")
 
 
 def events_until(events: Iterable[SubscriptionEvent], as_of: int) -> tuple[SubscriptionEvent, ...]:
@@ -178,6 +201,7 @@ class NightInputs:
             inputs[NOT_REPLAYED] = not_replayed.text
         if self.subscriptions is not None:
             inputs[SUBSCRIPTION_FILE] = self.subscriptions.digest
+            inputs[WATCHED_TO] = "" if self.subscriptions.watched_to is None else str(self.subscriptions.watched_to)
             given = self.subscriptions.events
             if given.entries:
                 inputs[SUBSCRIPTIONS_FROM] = STORE if self.subscriptions.is_in_store else USER

@@ -47,6 +47,7 @@ from schemas.run_ledger import (
     LAST_STORED,
     NOT_COMMITTED,
     QUEUES,
+    WATCHED_TO,
     LedgerEntry,
     earlier_configs,
     filtered_to,
@@ -320,7 +321,7 @@ class PastOffsets:
         read_queues = entry.read_queues
         if entry.log_start is None:
             return BrokerOffsets(read_queues=read_queues, has_queue_ids=entry.has_queue_ids)  # it read a message log
-        at = entry.inputs.get(COMMITTED_AT)
+        at, watched_to = entry.inputs.get(COMMITTED_AT), entry.inputs.get(WATCHED_TO)
         committed = BrokerOffsets(
             without_vanished(self._committed_up_to(entry.run), entry.inputs.get(NOT_COMMITTED, "[]")),
             int(at) if at else None,
@@ -328,6 +329,7 @@ class PastOffsets:
             log_start=entry.log_start,
             is_estimated=bool(entry.inputs.get(IS_ESTIMATED)),
             in_files=not entry.inputs.get(IN_DATABASE),
+            watched_to=int(watched_to) if watched_to else None,
         )
         if entry.inputs.get(QUEUES) == "0":
             return committed

@@ -45,6 +45,7 @@ from jobs.night.night_inputs import (
     is_nothing_new,
     night_events,
     redo_instant,
+    seen_after_nights,
 )
 from jobs.night.past import BrokerState, PastNight, PastOffsets, read_state, vanished_text
 from jobs.night.repeat import (
@@ -391,7 +392,8 @@ class NightRunner:
         log_plan = self._plan_log(inputs.snapshot, stored_state, options.new_epoch)
         begins_anew = log_plan is not None and log_plan.cut == 0
         continued = BrokerState(()) if begins_anew else stored_state
-        events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
+        given = seen_after_nights(inputs.subscriptions, continued, options.redo_from)
+        events = night_events(continued, given, broker.config, self.expressions)
         redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
         fingerprints = inputs.fingerprints(options, continued, events, broker)
         nothing_new = is_nothing_new(
@@ -564,7 +566,8 @@ def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, la
 def _offsets(inputs: NightInputs, state: BrokerState, steps: frozenset[Step], changes: Changes) -> BrokerOffsets:
     """The offsets in the snapshot. For deliver without a store, those in the snapshot that ingest read."""
     if inputs.snapshot is not None:
-        return inputs.snapshot.offsets
+        watched_to = inputs.subscriptions.watched_to if inputs.subscriptions is not None else None
+        return replace(inputs.snapshot.offsets, watched_to=watched_to)
     if steps != {Step.DELIVER} or state.last is None:
         return BrokerOffsets()
     return PastOffsets(changes).of(replace(state.last, run=changes.run))

@@ -110,10 +110,10 @@ def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[GroupTopic, 
     """Parses a file with offsets, called ``name``, as :func:`read_consumer_offsets`. Raises ConfigFileError."""
     document = _parse_json(content, name)
     if not isinstance(document.get("offsetTable"), dict):
-        raise ConfigFileError(f"{name} has no offsetTable: give the broker's consumerOffset.json")
+        raise ConfigFileError(f"{name} has no offsetTable")
     offsets, saved_at = _consumer_offsets(document)
     if any(queues for _, _, queues in _groups(document)) and not offsets:
-        raise ConfigFileError(f"{name} has no offset that can be read: give the broker's consumerOffset.json")
+        raise ConfigFileError(f"{name} has no offset that can be read")
     return offsets, saved_at
 
 

@@ -144,15 +144,27 @@ def test_a_newer_offset_table_counts(tmp_path: Path, run: Run) -> None:
     assert out.endswith(f"; committed offsets of {newer}, without cg_tag\n")
     newer.write_text('{"offsetTable":{"T@cg_sql":{"0":"x"}}}')
     ended = run(lag_job, "--warehouse", tmp_path / "w", "--offsets", newer)
-    assert (ended.code, f"{newer} has no offset that can be read: give the broker's" in ended.error) == (2, True)
+    assert (ended.code, f"{newer} has no offset that can be read; {OFFSETS_ADVICE}" in ended.error) == (2, True)
 
 
-@pytest.mark.parametrize("content", ["{}", '{"topicConfigTable":{}}', '{"offsetTable":[]}'])
-def test_a_file_that_has_no_offsets(nights: Path, tmp_path: Path, run: Run, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("{}", "has no offsetTable"),
+        ('{"topicConfigTable":{}}', "has no offsetTable"),
+        ('{"offsetTable":[]}', "has no offsetTable"),
+        ("brokerName=b", "is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        ("{}\n{}", "is not JSON: Extra data: line 2 column 1 (char 3)"),
+    ],
+)
+def test_a_file_that_has_no_offsets(nights: Path, tmp_path: Path, run: Run, content: str, why: str) -> None:
     file = tmp_path / "topics.json"
     file.write_text(content)
-    message = f"mqsieve: {file} has no offsetTable: give the broker's consumerOffset.json\n"
+    message = f"mqsieve: {file} {why}; {OFFSETS_ADVICE}\n"
     assert run(lag_job, "--warehouse", nights / "4", "--offsets", file) == (2, "", message)
+
+
+OFFSETS_ADVICE = "give config/consumerOffset.json of the broker's store"
 
 
 def test_prometheus_text_escapes_names(tmp_path: Path, run: Run) -> None:

@@ -69,10 +69,12 @@ def test_a_message_after_the_night(broker: Answers, warehouse: Path, run: Run) -
 def test_a_broker_that_does_not_answer(broker: Answers, warehouse: Path, run: Run) -> None:
     nobody = "127.0.0.1:1"
     ended = run(lag, "--warehouse", warehouse, "--namesrv", nobody)
-    assert (ended.code, ended.error) == (2, f"mqsieve: --namesrv {nobody}: Connection refused\n")
+    advice = "give a name server that runs and can be reached from here, mostly at port 9876"
+    assert (ended.code, ended.error) == (2, f"mqsieve: --namesrv {nobody}: Connection refused; {advice}\n")
     broker.changed["GET_BROKER_CLUSTER_INFO", None] = (LISTED % nobody).encode()
     ended = run(lag, "--warehouse", warehouse, "--namesrv", broker.address)
-    assert (ended.code, ended.error) == (2, f"mqsieve: broker-a at {nobody}: Connection refused\n")
+    advice = "the name server lists this address, which must be reached from here"
+    assert (ended.code, ended.error) == (2, f"mqsieve: broker-a at {nobody}: Connection refused; {advice}\n")
     broker.changed["GET_BROKER_CLUSTER_INFO", None] = b"{}"
     ended = run(lag, "--warehouse", warehouse, "--namesrv", broker.address)
     assert ended.error.startswith("mqsieve: the name server lists no broker broker-a (it lists none)")

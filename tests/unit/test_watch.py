@@ -25,11 +25,17 @@ def group(clients: Mapping[str, WatchedClient], by: str | None = None) -> Watche
     return WatchedGroup(clients, clients[by or list(clients)[-1]].subscriptions or {})
 
 
-def seen(before: WatchedGroup, now: WatchedGroup, **offsets: int) -> list[SubscriptionEvent]:
-    """The events from ``before``, seen at the first look, to ``now``. ``offsets``: of queue 0, by topic."""
+def seen(
+    before: WatchedGroup, now: WatchedGroup, first: Mapping[str, int] | None = None, left: str = "", **offsets: int
+) -> list[SubscriptionEvent]:
+    """The events from ``before``, seen at the first look, to ``now``.
+
+    ``offsets``: of queue 0, by topic; ``first``: those at the first look. ``left``: a topic that the group had left.
+    """
     registered = ConsumerGroupInfo()
-    changes("cg", NOBODY, before, FIRST, {}, registered)
-    events = changes("cg", before, now, LATER, {topic: {0: at} for topic, at in offsets.items()}, registered)
+    committed = [{topic: {0: at} for topic, at in each.items()} for each in (first or {}, offsets)]
+    changes("cg", NOBODY, before, FIRST, committed[0], registered)
+    events = changes("cg", before, now, LATER, committed[1], registered, committed[0], [left] if left else [])
     assert [parse_event(event_line(event)) for event in events] == events
     return events
 
@@ -53,7 +59,7 @@ def test_what_is_the_same_is_no_event() -> None:
 def test_clients_come_when_they_started_and_change_when_they_subscribed() -> None:
     both = group({"A": client(900, T=("b", 1_700)), "B": client(1_500, T=("b", 1_490))}, by="A")
     assert [shown(event) for event in seen(group({"A": A}), both)] == [
-        (1_500, "heartbeat", "B", None, "T=b"), (1_700, "heartbeat", "A", None, "T=b"),
+        (1_500, "heartbeat", "B", None, "T=b"), (1_700, "heartbeat", "A", 1_000, "T=b"),
     ]  # fmt: skip
 
 
@@ -67,7 +73,7 @@ def test_of_a_restart_between_two_looks_the_leave_is_not_known() -> None:
     for name in ("A", "B"):
         events = seen(group({"A": A}), group({name: client(1_500, T=("b", 1_490))}), T=7)
         assert [shown(event) for event in events] == [
-            (1_499, "unregister", "A", 1_000, ""), (1_500, "heartbeat", name, 1_000, "T=b"),
+            (1_499, "unregister", "A", 1_000, ""), (1_500, "heartbeat", name, None, "T=b"),
         ]  # fmt: skip
         assert events[0].committed is None
 
@@ -85,7 +91,7 @@ def test_a_client_that_overrules_another_once_more() -> None:
     before = group({"A": A, "B": other}, by="B")
     again = replace(A, subscriptions={"T": new_subscription("T", "a", "TAG", 1_800)})
     (event,) = seen(before, group({"A": again, "B": other}, by="A"))
-    assert shown(event) == (1_800, "register", "A", None, "T=a")
+    assert shown(event) == (1_800, "register", "A", 1_000, "T=a")
     assert event.subscriptions[0]["version"] == 1_800
 
 
@@ -94,6 +100,50 @@ def test_a_client_that_does_not_answer_has_the_subscriptions_of_its_group() -> N
     now = WatchedGroup({"A": silent}, {"T": new_subscription("T", "a", "TAG", 1_700)})
     (event,) = seen(NOBODY, now)
     assert shown(event) == (2_010, "heartbeat", "A", 1_000, "T=a")
+
+
+def test_a_group_that_comes_goes_on_at_the_offsets_of_the_look_before() -> None:
+    (came,) = seen(NOBODY, group({"A": client(1_500, T=("a", 1_490), U=("*", 1_490))}), {"T": 7}, T=9, U=1)
+    assert (shown(came)[:4], came.committed) == ((1_500, "heartbeat", "A", None), {"T": {0: 7}})
+    (again,) = seen(
+        group({"A": A}), group({"A": client(900, T=("a", 890), U=("*", 1_500))}), {"T": 7, "U": 4}, T=9, U=5
+    )
+    assert (shown(again), again.committed) == ((1_500, "heartbeat", "A", 1_000, "T=a,U=*"), {"U": {0: 4}})
+
+
+def test_offsets_that_move_after_the_group_has_left() -> None:
+    both = {"T": 7, "U": 4}
+    (moved,) = seen(group({"A": A}), group({"A": A}), both, left="U", T=9, U=5)
+    assert (shown(moved), moved.topic, moved.committed) == ((2_010, "unregister", None, 1_000, ""), "U", {"U": {0: 5}})
+    assert seen(group({"A": A}), group({"A": A}), both, left="U", T=9, U=4) == []
+    assert seen(NOBODY, NOBODY, both, left="U", T=9, U=4) == []
+
+
+def test_what_a_client_that_comes_subscribed_to_first_is_not_known() -> None:
+    """It has subscribed later than its first queues can explain."""
+    late = Look(8_000, 8_010, 1_000)
+    events = changes(
+        "cg", NOBODY, group({"A": client(1_500, T=("b", 5_000), U=("*", 3_500))}), late, {}, ConsumerGroupInfo()
+    )
+    assert [shown(event) for event in events] == [
+        (1_500, "heartbeat", "A", None, "T=b,U=*"), (5_000, "heartbeat", "A", 1_500, "T=b,U=*"),
+    ]  # fmt: skip
+    assert [event.subscriptions[0]["version"] for event in events] == [1_500, 5_000]
+    both = {"A": client(1_500, T=("b", 5_000)), "B": client(4_900, T=("b", 5_000))}
+    events = changes("cg", NOBODY, group(both), late, {}, ConsumerGroupInfo())
+    assert [shown(event)[:4] for event in events] == [(1_500, "heartbeat", "A", None), (4_900, "heartbeat", "B", None)]
+
+
+def test_a_client_that_subscribes_to_the_same_again_may_have_had_another_one_in_between() -> None:
+    late = Look(8_000, 8_010, 1_000)
+    registered = ConsumerGroupInfo()
+    changes("cg", NOBODY, group({"A": A}), FIRST, {}, registered)
+    again = replace(A, subscriptions={"T": new_subscription("T", "a", "TAG", 5_000)})
+    (event,) = changes("cg", group({"A": A}), group({"A": again}), late, {}, registered)
+    assert (shown(event), event.subscriptions[0]["version"]) == ((5_000, "heartbeat", "A", 1_000, "T=a"), 5_000)
+    other = client(900, T=("a", 890))
+    left = changes("cg", group({"A": A, "B": other}), group({"A": again}), late, {}, registered)
+    assert [shown(each)[:4] for each in left] == [(8_010, "unregister", "B", 1_000)]
 
 
 def test_the_born_time_of_a_filter_is_the_time_of_its_event() -> None:
