@@ -206,9 +206,11 @@ class _NightPlanner:
         is_in_order = key[0] in self._pop_groups.in_order
         commits_at_pop = pops and not (is_in_order or self._config.enable_pop_buffer_merge)
         from_first = self._config.init_pop_offset_by_check_msg_in_mem
+        handed_out = self._pop_groups.handed_out.get(key, {}) if pops and is_in_order else {}
         return GroupStart(
-            key, consume_from, self._offsets_so_far, self._broker_offsets, pops, from_first, commits_at_pop
-        )
+            key, consume_from, self._offsets_so_far, self._broker_offsets, pops, from_first, commits_at_pop, handed_out,
+            pops and is_in_order,
+        )  # fmt: skip
 
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
         restarts = self._broker_offsets.restarts.get(key[1], ())

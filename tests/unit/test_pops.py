@@ -103,10 +103,15 @@ def test_when_a_group_pops(
     assert pulls == [at for at in (100, 300) if at not in popping]
 
 
+OTHER = "other", "T"
+"""A group whose pops show that the broker writes them down."""
+
+
 @pytest.mark.parametrize(
     ("groups", "popped", "night", "expected"),
     [
-        (PopGroups(), {KEY: (150, 160)}, (BEGINNING, 199), [(BEGINNING, FOREVER)]),
+        (PopGroups(), {KEY: (150, 160)}, (BEGINNING, 199), [(150, FOREVER)]),
+        (PopGroups(frozenset({KEY})), {OTHER: (150, 160)}, (BEGINNING, 199), [(199, FOREVER)]),
         (PopGroups(), {KEY: (150, 160)}, (120, 199), [(150, FOREVER)]),
         (PopGroups(frozenset({KEY})), {}, (120, 199), [(199, FOREVER)]),
         (PopGroups(pulling=frozenset({KEY})), {KEY: (150, 160)}, (120, 199), [(150, 161)]),
@@ -125,9 +130,19 @@ def test_a_group_that_is_switched_while_it_is_online(
     events = [registered(100)]
     rows = {KEY: subscription_history(events, BrokerConfig())}
     modes = PopModes().with_configuration(groups, night[1]).with_switches(popped, rows, events, groups, night)
-    modes = PopModes.from_text(modes.with_pops({key: first for key, (first, _) in popped.items()}).text)
+    modes = PopModes.from_text(modes.with_pops({key: first for key, (first, _) in popped.items()}, groups).text)
     pops = modes.pops(rows, events, groups, BrokerConfig(), expects_record=True)
     assert pops.recorded.get(KEY, []) == expected
+
+
+def test_a_group_in_order_is_planned_unless_the_record_of_the_night_has_it() -> None:
+    """Remoting clients may pop it out of order. The broker writes that down."""
+    events, groups = [registered(100, "remoting_pop")], PopGroups(in_order=frozenset({KEY[0]}))
+    rows = {KEY: subscription_history(events, BrokerConfig())}
+    for popped, is_recorded in (({KEY: 150, OTHER: 150}, True), ({OTHER: 250}, False)):
+        modes = PopModes.from_text(PopModes().with_pops(popped, groups).text)
+        pops = modes.pops(rows, events, groups, BrokerConfig())
+        assert (KEY in pops.recorded, KEY in pops.planned) == (is_recorded, not is_recorded)
 
 
 @pytest.mark.parametrize(

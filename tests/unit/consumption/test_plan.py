@@ -11,6 +11,9 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import disagreeing_states, tag_disagreements
 from filtering.consumption.group import (
     AT_RESTART,
+    ENTRY_DELAY,
+    IN_ORDER,
+    LEFT,
     NEXT_REQUEST,
     REQUEST_GAP,
     RETURNED,
@@ -292,7 +295,9 @@ def test_a_change_counts_after_the_last_request_with_the_former_subscription() -
     planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", HOUR - 700))
     cuts = {(window.stored_from, window.subscription_from) for window in planned.online if window.topic == "T"}
     assert (HOUR - 699, HOUR) in cuts
-    assert not planned.uncertain_changes
+    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    # The last request may have come before the entry of a message that was stored before it.
+    assert (change.stored_from, change.stored_to) == (HOUR - 700 - ENTRY_DELAY, HOUR - 699)
     planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", "null"))
     (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
     assert (change.stored_from, change.stored_to, change.mode) == (HOUR - REQUEST_GAP, HOUR, ConsumeMode.POP)
@@ -309,12 +314,23 @@ def test_a_change_counts_after_the_last_request_with_the_former_subscription() -
 def test_what_a_registration_leaves_open(protocol: str, stored_from: int, stored_to: int, reason: str) -> None:
     lines = [POPS % (0, "a > 1", protocol), POPS % (HOUR, "a > 2", protocol), UNREGISTER % (2 * HOUR)]
     planned = plan_of_pops(*lines, POPS % (3 * HOUR, "a > 2", protocol))
-    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    change, *at_leave = [each for each in planned.uncertain_changes if each.topic == "T"]
     assert (change.stored_from, change.stored_to, change.reason) == (stored_from, stored_to, reason)
+    assert [(each.stored_to, each.reason) for each in at_leave] == (
+        [(2 * HOUR + 20_000, LEFT)] if protocol == "grpc_simple" else []
+    )
     (after,) = [each for each in planned.online if each.topic == "T" and each.stored_from == 3 * HOUR]
     during = [each for each in planned.online if each.topic == "T" and each.stored_from <= HOUR < each.stored_to]
     same = [each.message_filter.expression == after.message_filter.expression for each in during]
     assert same == [protocol != "grpc_push"], "a PushConsumer asks with its former subscription until it restarts"
+
+
+def test_what_waited_in_order_may_meet_the_next_subscription() -> None:
+    lines = POPS % (0, "a > 1", "grpc_simple"), CARRIES % (5, "a > 1", "null")
+    groups = PopGroups(in_order=frozenset({"cg"}))
+    planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", HOUR - 700), groups=groups)
+    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    assert (change.stored_from, change.stored_to, change.reason) == (5, HOUR - 699, IN_ORDER)
 
 
 @pytest.mark.parametrize(
