@@ -338,8 +338,15 @@ ENTRY_DELAY = 100
 NEXT_REQUEST = "requests of the group may have carried the former subscription, or this one already"
 IN_ORDER = "the group consumes in order: what waited for an acknowledgement was popped with the new subscription"
 LEFT = "the proxy held the last request of a SimpleConsumer that left: it may have taken this along"
+NOT_REGISTERED_YET = "requests of a SimpleConsumer carry another subscription up to 5 minutes before it is registered"
 CLIENTS_DIFFER = "clients of the group pop with different subscriptions, and the first that reads a message decides"
 AT_RESTART = "a gRPC PushConsumer asks with its former subscription until it restarts or gets other queues"
+
+
+def protocol_before(events: Mapping[int, SubscriptionEvent], at: int) -> str | None:
+    """How the clients of a group consumed before ``at`` (ms), as far as ``events`` by their times (ms) say it."""
+    said = [event.protocol for time, event in events.items() if time < at]
+    return next(filter(None, reversed(said)), None)
 
 
 def uncertain_request(
@@ -995,7 +1002,7 @@ class GroupNightPlan:
                 self._reason = ""
                 assert step.before is not None
                 is_gone = step.at not in self._line.changes  # or else its next request is the first with a new state
-                if step.before.pops and is_gone and self._protocol(step.at) == GRPC_SIMPLE:
+                if step.before.pops and is_gone and protocol_before(self._line.changes, step.at) == GRPC_SIMPLE:
                     self._note_last_request(step.before, step.at)
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
             case Moment.RESET:
@@ -1166,13 +1173,6 @@ class GroupNightPlan:
         reset = self._position.reset
         read = self._committed.with_handed_out(committed)
         self._windows.session.limit({queue_id: offset for queue_id, offset in read.items() if queue_id not in reset})
-
-    def _protocol(self, at: int) -> str | None:
-        """How the clients of the group consumed before ``at`` (ms), as far as events say it."""
-        said = [
-            event.protocol for time, event in self._line.changes.items() if time < at and event.protocol is not None
-        ]
-        return said[-1] if said else None
 
     def _note_last_request(self, row: SubscriptionRow, at: int) -> None:
         """A SimpleConsumer left at ``at`` (ms), and the proxy held its request."""
