@@ -431,7 +431,8 @@ def read_records(changes: Changes, where: Where) -> pa.Table:
 def _by_kind(records: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The checkpoints and the acknowledgements of a record."""
     is_checkpoint = pc.equal(records["kind"], CHECKPOINT)
-    return records.filter(is_checkpoint), records.select([*_KEY, *_RECORD_TIMES]).filter(pc.invert(is_checkpoint))
+    of_acknowledgements = records.select([*_KEY, *_RECORD_TIMES, "is_copy"])
+    return records.filter(is_checkpoint), of_acknowledgements.filter(pc.invert(is_checkpoint))
 
 
 def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, run: str) -> pa.Table:
@@ -441,6 +442,8 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
     """
     popped_at = pc.coalesce(before["renewed_at"], before["popped_at"])
     ends = pc.add(checkpoints["popped_at"], checkpoints["invisible_time"])
+    begins_there = pc.equal(checkpoints["start_offset"], checkpoints["queue_offset"])
+    is_single = pc.and_(pc.equal(checkpoints["messages"], 1), begins_there)
     message = _numbered([before, checkpoints, acknowledgements], _KEY)
     count, known = len(before), len(before) + len(checkpoints)
     popped_at = np.append(popped_at.to_numpy(), checkpoints["popped_at"].to_numpy())
@@ -449,11 +452,12 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
     handed = handed_out(
         Records(message[:known], popped_at, record_offset, record_offset),
         visible_at,
-        np.append(np.zeros(count, bool), checkpoints["messages"].to_numpy() == 1),
+        np.append(np.zeros(count, bool), np.array(is_single)),
         Records(
             message[known:],
             *(acknowledgements[name].to_numpy() for name in _RECORD_TIMES),
         ),
+        np.array(acknowledgements["is_copy"]),
     )
     own = np.argsort(handed.checkpoint, kind="stable")
     checkpoint, last = handed.checkpoint[own], handed.last[own]
