@@ -44,6 +44,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import ClientTags, by_client, by_time, read_from, undecided, unread
 from filtering.consumption.offsets import (
     COMMIT_DELAY,
+    ORDER_SAVE_DELAY,
     SAVE_DELAY,
     BrokerOffsets,
     GroupNight,
@@ -230,7 +231,8 @@ class GroupStart:
 
     ``pops``: it pops. Then with ``from_first_message``, it begins at offset 0 while a queue has it; and with
     ``commits_at_pop``, the broker keeps the offset after the last message that a pop read. Of a group in order, it
-    keeps that after the last acknowledged one.
+    keeps that after the last acknowledged one; ``handed_out`` are those after the last one that it popped, by queue id.
+    ``is_in_order``: it pops in order.
     """
 
     key: GroupTopic
@@ -240,6 +242,8 @@ class GroupStart:
     pops: bool = False
     from_first_message: bool = True
     commits_at_pop: bool = False
+    handed_out: Offsets = field(default_factory=dict)
+    is_in_order: bool = False
 
     def position(self, at: int, resets: Iterable[SubscriptionEvent]) -> Position:
         """Where it begins at ``at`` (ms), when it is online for the first time: at an offset that the broker has.
@@ -331,9 +335,20 @@ REQUEST_GAP = 2_000
 """ms: between two requests of a client that pops, while it consumes; 1 ms to 1.7 s were seen."""
 SETTINGS = 300_000
 """ms: how often a gRPC client sends its settings, which register its subscriptions."""
+ENTRY_DELAY = 100
+"""ms: until a stored message has its consume queue entry, and a pop can read it; 13 ms were seen."""
 NEXT_REQUEST = "requests of the group may have carried the former subscription, or this one already"
+IN_ORDER = "the group consumes in order: what waited for an acknowledgement was popped with the new subscription"
+LEFT = "the proxy held the last request of a SimpleConsumer that left: it may have taken this along"
+NOT_REGISTERED_YET = "requests of a SimpleConsumer carry another subscription up to 5 minutes before it is registered"
 CLIENTS_DIFFER = "clients of the group pop with different subscriptions, and the first that reads a message decides"
 AT_RESTART = "a gRPC PushConsumer asks with its former subscription until it restarts or gets other queues"
+
+
+def protocol_before(events: Mapping[int, SubscriptionEvent], at: int) -> str | None:
+    """How the clients of a group consumed before ``at`` (ms), as far as ``events`` by their times (ms) say it."""
+    said = [event.protocol for time, event in events.items() if time < at]
+    return next(filter(None, reversed(said)), None)
 
 
 def uncertain_request(
@@ -341,8 +356,8 @@ def uncertain_request(
 ) -> UncertainChange | None:
     """Messages that a request with the ``old`` filter read, or one with the ``new`` filter: it is not known which.
 
-    The subscription of a group that pops changed at ``at`` (ms) by ``event``. None if there are none: it is known when
-    a request carried the former one for the last time.
+    The subscription of a group that pops changed at ``at`` (ms) by ``event``. None if there are none. If it is known
+    when a request carried the former one for the last time, that read what was in the queue then.
     """
     was, matches = old.delivered, new.delivered
     if was == matches:
@@ -350,8 +365,9 @@ def uncertain_request(
     begin, end = at, at + HELD_PULL_MS
     if event is not None and event.operation is Operation.POP_SUBSCRIPTION:
         if event.other_until is not None:
-            return None
-        begin, end = at - REQUEST_GAP, at
+            begin, end = event.other_until - ENTRY_DELAY, event.other_until + 1
+        else:
+            begin, end = at - REQUEST_GAP, at
     elif event is not None and event.protocol == GRPC_SIMPLE:
         begin, end = at - SETTINGS, at
     return UncertainChange(*old.key, was, matches, begin, end, changed_at=at, reason=NEXT_REQUEST)
@@ -513,12 +529,20 @@ class GroupCommits:
         saved_at = broker_offsets.committed_at
         if not self.present or saved_at is None:
             return {}
-        if commits_at_pop:
+        if self.start.handed_out:
+            before = min(until, max(saved_at, (broker_offsets.taken_at or 0) - ORDER_SAVE_DELAY))
+        elif commits_at_pop:
             before = min(until, max(saved_at, (broker_offsets.taken_at or 0) - SAVE_DELAY))
         else:
             before = min(until, saved_at) - COMMIT_DELAY
         decided = self.start.offsets_so_far.of(key) | self.lost_to
-        return session.offsets_behind(key[1], self.uncommitted() | self.present, decided, broker_offsets, before)
+        offsets = self.with_handed_out(self.uncommitted() | self.present)
+        return session.offsets_behind(key[1], offsets, decided, broker_offsets, before)
+
+    def with_handed_out(self, committed: Offsets) -> dict[int, int]:
+        """By queue id, how far pops have read, of offsets that are ``committed``."""
+        handed_out = self.start.handed_out
+        return {queue_id: max(offset, handed_out.get(queue_id, 0)) for queue_id, offset in committed.items()}
 
 
 # Message filters.
@@ -990,7 +1014,9 @@ class GroupNightPlan:
                 elif self._reason != FIRST_START:
                     was_refused = step.before is not None and step.before.is_consuming
                     self._reason = ANSWERED if was_refused else RETURNED
-                self._start(step, WindowKind.RESET if self._begins_anew else WindowKind.BACKLOG)
+                # In order, what was not acknowledged comes again.
+                goes_back = self._begins_anew or (self._reason == RETURNED and self._group_start.is_in_order)
+                self._start(step, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
                 self._begins_anew = False
                 self._note_unseen(step, {})
             case Moment.CHANGE:
@@ -1000,6 +1026,10 @@ class GroupNightPlan:
                 self._note_unseen(step, {})
             case Moment.STOP:
                 self._reason = ""
+                assert step.before is not None
+                is_gone = step.at not in self._line.changes  # or else its next request is the first with a new state
+                if step.before.pops and is_gone and protocol_before(self._line.changes, step.at) == GRPC_SIMPLE:
+                    self._note_last_request(step.before, step.at)
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
                 self._stop = step if step.at in self._line.commits else None
                 self._note_unseen(step, self._line.commits.get(step.at, {}))
@@ -1259,14 +1289,26 @@ class GroupNightPlan:
         self.group.decided_to = {**self._position.offsets, **committed}
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset
-        self._windows.session.limit(
-            {queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset}
+        read = self._committed.with_handed_out(committed)
+        self._windows.session.limit({queue_id: offset for queue_id, offset in read.items() if queue_id not in reset})
+
+    def _note_last_request(self, row: SubscriptionRow, at: int) -> None:
+        """A SimpleConsumer left at ``at`` (ms), and the proxy held its request."""
+        matches = self._filters.at(row, at - 1).delivered
+        held = UncertainChange(
+            *self.group.key, FALSE, matches, at - ENTRY_DELAY, at + HELD_PULL_MS, changed_at=row.valid_from, reason=LEFT
         )
+        self.uncertain_changes.append(held)
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
         if after.pops:
             change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
+            if change is not None and self._group_start.is_in_order:
+                change = replace(change, stored_from=self._windows.session.at, stored_to=at, reason=IN_ORDER)
+                if behind := self._offsets_so_far.behind(self.group.key):
+                    waiting = replace(change, stored_from=BEGINNING, offsets=behind, only_listed=True)
+                    self.uncertain_changes.append(waiting)
         else:
             change = uncertain_change(before, old, new, at)
         is_all_unseen = self._windows.session.at >= self._line.unseen.get(at, FOREVER)

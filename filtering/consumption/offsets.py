@@ -63,6 +63,8 @@ COMMIT_DELAY = 30_000
 commits within 5 s, and the broker saves the offset within another 5 s."""
 SAVE_DELAY = 5_000
 """ms: the broker saves the offsets every 5 s (flushConsumerOffsetInterval). A client commits when it leaves."""
+ORDER_SAVE_DELAY = 10_000
+"""ms: the broker saves what groups in order popped last every 10 s (BrokerController)."""
 NEVER_AGAIN: Offsets = MappingProxyType({})
 """The beginnings of queues that never began again."""
 REMOVED, UNKNOWN = -1, -2

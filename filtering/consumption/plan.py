@@ -37,12 +37,16 @@ from filtering.consumption.clients import disagreeing_states, drop_differently, 
 from filtering.consumption.group import (
     AT_RESTART,
     CLIENTS_DIFFER,
+    ENTRY_DELAY,
+    NOT_REGISTERED_YET,
+    SETTINGS,
     FiltersInForce,
     GroupNightPlan,
     GroupStart,
     Moment,
     Timeline,
     TimelineStep,
+    protocol_before,
     timeline,
     undecided_between,
 )
@@ -50,9 +54,11 @@ from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, Of
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainChange
 from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
 from filtering.pops.record import retry_topics, subscribed_topic
+from filtering.predicate import FALSE, TRUE
 from filtering.pulls import is_pulling
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import (
+    GRPC_SIMPLE,
     SENT_WITH_REQUESTS,
     ConsumeFrom,
     GroupTopic,
@@ -204,9 +210,11 @@ class _NightPlanner:
         is_in_order = key[0] in self._pop_groups.in_order
         commits_at_pop = pops and not (is_in_order or self._config.enable_pop_buffer_merge)
         from_first = self._config.init_pop_offset_by_check_msg_in_mem
+        handed_out = self._pop_groups.handed_out.get(key, {}) if pops and is_in_order else {}
         return GroupStart(
-            key, consume_from, self._offsets_so_far, self._broker_offsets, pops, from_first, commits_at_pop
-        )
+            key, consume_from, self._offsets_so_far, self._broker_offsets, pops, from_first, commits_at_pop, handed_out,
+            pops and is_in_order,
+        )  # fmt: skip
 
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
         restarts = self._broker_offsets.restarts.get(key[1], ())
@@ -241,6 +249,9 @@ class _NightPlanner:
             either = [
                 *_read_by_any(self._differing_pop_clients.get(subscribed, ()), rows, filters, self._as_of),
                 *_registered_only(self._states[subscribed], rows, filters, self._as_of),
+                *_not_registered_yet(
+                    rows, self._requests.get(subscribed, {}), filters, self._as_of, self._broker_offsets.taken_at
+                ),
             ]
             for change in either:
                 changes = _outside(changes, change.stored_from, change.stored_to)
@@ -394,6 +405,32 @@ def _registered_only(
             if filters.is_pulling(both[1]):
                 filters_of_both = [filters.at(subscription, row.valid_from) for subscription in both]
                 yield undecided_between(filters_of_both, begin, row.end, row.valid_from, AT_RESTART)
+
+
+def _not_registered_yet(
+    rows: Sequence[SubscriptionRow],
+    requests: Mapping[int, SubscriptionEvent],
+    filters: FiltersInForce,
+    as_of: int | None,
+    taken_at: int | None,
+) -> Iterator[UncertainChange]:
+    """The messages of the night that requests of SimpleConsumers may have read with what they had not registered yet.
+
+    ``requests``: the events that name the subscription. They say nothing of requests. ``taken_at``: when the night
+    ended, ms.
+    """
+    if any(event.operation is Operation.POP_SUBSCRIPTION for event in requests.values()):
+        return
+    for row, after in zip(rows, [*rows[1:], None], strict=True):
+        goes_on = after is not None and filters.is_pulling(after)
+        end = taken_at if row.valid_to is None else row.valid_to - ENTRY_DELAY  # then its last request counts
+        if goes_on or end is None or not filters.is_pulling(row) or protocol_before(requests, end) != GRPC_SIMPLE:
+            continue
+        begin = _after(as_of, max(end - SETTINGS, row.valid_from))
+        if begin < end:
+            yield UncertainChange(
+                *row.key, FALSE, TRUE, begin, end, changed_at=row.valid_from, reason=NOT_REGISTERED_YET
+            )
 
 
 def _commits(events: Iterable[SubscriptionEvent]) -> Mapping[GroupTopic, Mapping[int, Offsets]]:

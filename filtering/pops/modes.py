@@ -19,10 +19,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Offsets
-from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GRPC_PUSH, REMOTING_POP, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, FOREVER
@@ -40,14 +40,16 @@ class PopGroups:
     """From config/messageRequestMode.json and config/subscriptionGroup.json.
 
     ``popping``: remoting groups that were switched to POP, by topic. ``retry_max_times``: by group, where it is not
-    RETRY_MAX_TIMES. ``in_order``: groups with consumeMessageOrderly, whose pops the broker does not write down.
-    ``pulling``: groups that were switched back to pulls, by topic.
+    RETRY_MAX_TIMES. ``in_order``: groups with consumeMessageOrderly, whose pops in order the broker does not write
+    down. ``pulling``: groups that were switched back to pulls, by topic. ``handed_out`` is from
+    config/consumerOrderInfo.json: of groups in order, by queue id, the offset after the last message that they popped.
     """
 
     popping: frozenset[GroupTopic] = frozenset()
     retry_max_times: Mapping[str, int] = field(default_factory=dict)
     in_order: frozenset[str] = frozenset()
     pulling: frozenset[GroupTopic] = frozenset()
+    handed_out: Mapping[GroupTopic, Offsets] = field(default_factory=dict)
 
     def most_attempts(self, consumer_group: str) -> int:
         """How often the group's clients get a message. The proxy moves it to the dead letter queue at the next pop.
@@ -60,7 +62,10 @@ class PopGroups:
     def text(self) -> str:
         """As JSON."""
         modes = {"popping": sorted(self.popping), "pulling": sorted(self.pulling)}
-        more = {"retry_max_times": dict(self.retry_max_times), "in_order": sorted(self.in_order)}
+        handed_out = [[*key, sorted(offsets.items())] for key, offsets in sorted(self.handed_out.items())]
+        more = {
+            "retry_max_times": dict(self.retry_max_times), "in_order": sorted(self.in_order), "handed_out": handed_out
+        }  # fmt: skip
         return json.dumps(modes | more)
 
     @classmethod
@@ -70,7 +75,8 @@ class PopGroups:
         popping, pulling = (
             frozenset((group, topic) for group, topic in values.get(name, ())) for name in ("popping", "pulling")
         )
-        return cls(popping, values["retry_max_times"], frozenset(values["in_order"]), pulling)
+        handed_out = {(group, topic): dict(offsets) for group, topic, offsets in values.get("handed_out", ())}
+        return cls(popping, values["retry_max_times"], frozenset(values["in_order"]), pulling, handed_out)
 
 
 @dataclass(frozen=True)
@@ -93,12 +99,14 @@ NO_POPS, NO_POP_GROUPS = Pops(), PopGroups()
 class PopModes:
     """When groups were first known to pop topics (ms), by group and topic: by the record, and by the configuration.
 
-    ``switched``: when groups were switched while they were online (ms), and whether they popped then.
+    ``switched``: when groups were switched while they were online (ms), and whether they popped then. ``unordered``:
+    those of groups in order that the record of the last night has: remoting clients may pop such a group out of order.
     """
 
     recorded: Mapping[GroupTopic, int] = field(default_factory=dict)
     configured: Mapping[GroupTopic, int] = field(default_factory=dict)
     switched: Mapping[GroupTopic, Sequence[Switch]] = field(default_factory=dict)
+    unordered: frozenset[GroupTopic] = frozenset()
 
     def are_written_down(self, broker: BrokerConfig, expects_record: bool = False) -> bool:
         """Whether the broker writes pops down, and all of them: a record shows it, or is expected.
@@ -110,13 +118,13 @@ class PopModes:
             broker.enable_pop_buffer_merge or broker.pop_consumer_kv_service_enable
         )
 
-    def with_pops(self, popped: Mapping[GroupTopic, int]) -> PopModes:
-        """The same, and what a record says: the time (ms) of the first pop by group and topic, or retry topic."""
+    def with_pops(self, popped: Mapping[GroupTopic, int], groups: PopGroups) -> PopModes:
+        """The same, and what the record of a night says: the time (ms) of the first pop by group and topic."""
         known = dict(self.recorded)
-        for (group, topic), at in popped.items():
-            key = group, subscribed_topic(group, topic)
+        for key, at in popped.items():
             known[key] = min(at, known.get(key, at))
-        return replace(self, recorded=known)
+        unordered = frozenset(key for key in popped if key[0] in groups.in_order)
+        return replace(self, recorded=known, unordered=unordered)
 
     def with_configuration(self, groups: PopGroups, at: int) -> PopModes:
         """The same, and what the configuration of a snapshot says, which was taken at ``at`` (ms)."""
@@ -129,11 +137,13 @@ class PopModes:
         events: Sequence[SubscriptionEvent],
         groups: PopGroups,
         night: Interval,
+        are_written_down: bool = True,
     ) -> PopModes:
-        """The same, and which groups were switched in a night while they were online.
+        """The same, and which groups were switched in a night.
 
         ``popped``: the times (ms) of their first and last pops in the night, which began after ``night[0]`` and
-        ended at ``night[1]`` (ms). ``groups``: as its snapshot has them.
+        ended at ``night[1]`` (ms). ``groups``: as its snapshot has them. ``are_written_down``: whether ``popped`` are
+        all pops. Then a new group that its snapshot tells to pop, and that did not, pulled.
         """
         before, end = night
         known, asked = self._intervals(rows, events, before), _requests(events)
@@ -141,16 +151,21 @@ class PopModes:
         switched = dict(self.switched)
         # Remoting clients that were switched back to pulls send heartbeats without a protocol.
         fixed = _said(event for event in events if event.protocol != REMOTING_POP)
-        for key in sorted((popped.keys() | asked.keys() | groups.popping | groups.pulling) - fixed.keys()):
+        said = _said(event for event in events if event.protocol == REMOTING_POP)
+        in_file = groups.popping | groups.pulling
+        for key in sorted((popped.keys() | asked.keys() | in_file) - fixed.keys()):
             started = _start(rows.get(key, ()), end)
             first, last = popped.get(key, (asked.get(key, started if started > before else end), before))
             popped_before = any(since <= before < until for since, until in known.get(key, ()))
             pulled_before = not popped_before and any(
                 row.is_consuming and row.valid_from <= before for row in rows.get(key, ())
             )
-            is_new = not popped_before and key in popped and key in groups.popping | groups.pulling
+            is_said = key in said or key in asked
+            may_have_pulled = key in popped and (key in in_file or not is_said)
+            may_have_pulled |= are_written_down and key in groups.popping and not is_said
             marks = []
-            if is_new or (pulled_before and (key in popped or key in asked or key in groups.popping)):
+            is_switched = pulled_before and (key in popped or key in asked or key in groups.popping)
+            if is_switched or (may_have_pulled and not popped_before):
                 marks.append((max(first, before + 1), True))
             if key in groups.pulling and (popped_before or key in popped):
                 marks.append((max(last, before) + 1, False))
@@ -163,16 +178,19 @@ class PopModes:
         """As JSON."""
         both = [[[*key, at] for key, at in sorted(known.items())] for known in (self.recorded, self.configured)]
         switched = [[*key, switches] for key, switches in sorted(self.switched.items())]
-        return json.dumps([*both, switched])
+        return json.dumps([*both, switched, sorted(self.unordered)])
 
     @classmethod
     def from_text(cls, text: str) -> PopModes:
         """The reverse of ``text``."""
-        recorded, configured, *more = (
-            {(group, topic): value for group, topic, value in known} for known in json.loads(text)
+        known: list[Any] = json.loads(text)
+        recorded, configured, switched, unordered = [*known, [], []][:4]  # older ones have fewer
+        return cls(
+            {(group, topic): at for group, topic, at in recorded},
+            {(group, topic): at for group, topic, at in configured},
+            {(group, topic): [(at, pops) for at, pops in marks] for group, topic, marks in switched},
+            frozenset((group, topic) for group, topic in unordered),
         )
-        switched = {key: [(at, pops) for at, pops in switches] for each in more for key, switches in each.items()}
-        return cls(recorded, configured, switched)
 
     def may_pop(self, events: Iterable[SubscriptionEvent]) -> bool:
         """Whether any group is known to pop."""
@@ -192,7 +210,11 @@ class PopModes:
         """
         intervals = self._intervals(rows, events)
         writes = self.are_written_down(broker, expects_record)
-        recorded = {key: pops for key, pops in intervals.items() if writes and key[0] not in groups.in_order}
+        recorded = {
+            key: pops
+            for key, pops in intervals.items()
+            if writes and (key[0] not in groups.in_order or key in self.unordered)
+        }
         return Pops(recorded, {key: pops for key, pops in intervals.items() if key not in recorded})
 
     def _intervals(

@@ -604,10 +604,14 @@ class Night:
         self._records = pa.concat_tables([read, read_records(self.changes, stored)])
         self._checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
         popped = popped_times(self._checkpoints, self._began)
+        first_popped = {key: at for key, (at, _) in popped_times(self._checkpoints).items()}
+        writes_down = self.pop_modes.with_pops(first_popped, self.pop_groups).are_written_down(self.broker)
         if popped or self.pop_modes.may_pop(self._events):
             night = self._began, self.as_of
-            self.pop_modes = self.pop_modes.with_switches(popped, self._states, self._events, self.pop_groups, night)
-        self.pop_modes = self.pop_modes.with_pops({key: at for key, (at, _) in popped_times(self._checkpoints).items()})
+            self.pop_modes = self.pop_modes.with_switches(
+                popped, self._states, self._events, self.pop_groups, night, writes_down
+            )
+        self.pop_modes = self.pop_modes.with_pops(first_popped, self.pop_groups)
         expected, self._pops = self._pops, self._when_groups_pop(expects_record=False)
         return self._pops != expected
 
@@ -624,6 +628,7 @@ class Night:
             self.pop_groups,
             self._records,
             self._end,
+            self._pops.recorded,
             self.new.recovered_ranges,
         )
         return replace(pops.run(), popping=self._pops.recorded.keys())

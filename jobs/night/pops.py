@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from filtering.consumption.group import HELD_PULL_MS
 from filtering.consumption.offsets import Offsets
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
@@ -28,7 +29,7 @@ from filtering.pops.modes import Interval, PopGroups
 from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
 from filtering.pops.tag_check import check_tags
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
+from filtering.subscriptions.events import GRPC_SIMPLE, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import states_by_key
 from filtering.subscriptions.inconsistency import GroupClients, differing_states
 from filtering.subscriptions.subscription_row import CompiledSubscription, SubscriptionRow, compile_client_filter
@@ -99,7 +100,8 @@ NO_POP_COUNTS = PopCounts()
 class NightPops:
     """The pops of one night. ``end``: the physical offset up to which the night goes.
 
-    ``subscriptions``: the states in force, by group and topic. ``events``: with those of each client.
+    ``subscriptions``: the states in force, by group and topic. ``events``: with those of each client. ``popping``: when
+    groups pop topics.
     ``records``: what the night read of the broker's record, with the columns RECORD.
     ``recovered_ranges``: the parts of the log that only this night could read.
     """
@@ -114,6 +116,7 @@ class NightPops:
         groups: PopGroups,
         records: pa.Table,
         end: int,
+        popping: Mapping[GroupTopic, Sequence[Interval]],
         recovered_ranges: Sequence[LogRange] = (),
     ) -> None:
         self._state = state
@@ -121,6 +124,7 @@ class NightPops:
         self._groups = groups
         self._begin, self._end = state.filtered_to, end
         self._read = filtered(records, [within("commitlog_offset", state.filtered_to, end)])
+        self._popping = popping
         self._recovered_ranges = recovered_ranges
         self._subscriptions = subscriptions
         self._events, self._expressions = events, expressions
@@ -258,9 +262,26 @@ class NightPops:
             writer.write(batch)
         self._changes.add_files(DELIVERY_BLOCKS, writer.close())
         delivered = _count(pops.filter(pa.array(outcome == OUTCOMES.index(Outcome.DELIVERED))))
-        uncertain += _count(pops.filter(pa.array(is_uncertain)))
+        uncertain += _count(pops.filter(pa.array(is_uncertain | self._may_be_for_nobody(pops))))
         starts = least(pops, ["consumer_group", "topic", "queue_id"], "start_offset")
         return PopCounts(delivered, _count(pops), uncertain, starts)
+
+    def _may_be_for_nobody(self, pops: pa.Table) -> NDArray[np.bool_]:
+        """Which pops may be those of the last requests of SimpleConsumers that left, or of clients that pull now.
+
+        Nobody acknowledged them, or asked for a later redelivery. A client that is told to pull drops what it popped.
+        """
+        is_kept = pc.or_(pc.is_valid(pops["acknowledged_at"]), pc.is_valid(pops["renewed_at"]))
+        may_be = np.zeros(len(pops), bool)
+        at = np.flatnonzero(~np.array(is_kept))
+        popped_at = pops["popped_at"].to_numpy()
+        left = leaves_of_simple_consumers(self._events)
+        for (group, topic), own in positions_by(pops.take(pa.array(at)), ["consumer_group", "topic"]):
+            ended = [until for _, until in self._popping.get((group, subscribed_topic(group, topic)), ())]
+            since = [*left.get(group, ()), *(until - HELD_PULL_MS for until in ended if until < FOREVER)]
+            for begin in since:
+                may_be[at[own]] |= (begin <= popped_at[at[own]]) & (popped_at[at[own]] < begin + HELD_PULL_MS)
+        return may_be
 
     def _is_offline(self, pops: pa.Table) -> pa.BooleanArray:
         """Whether no client of the group was online when it popped."""
@@ -323,6 +344,19 @@ class NightPops:
     def _differing(self) -> Mapping[GroupTopic, Sequence[GroupClients]]:
         """When clients of groups had different subscriptions, by group and topic."""
         return states_by_key(differing_states(self._events))
+
+
+def leaves_of_simple_consumers(events: Iterable[SubscriptionEvent]) -> dict[str, list[int]]:
+    """By group, when SimpleConsumers left it (ms)."""
+    simple: set[tuple[str, str | None]] = set()
+    left: dict[str, list[int]] = {}
+    for event in events:
+        client = event.group, event.client_id
+        if event.protocol == GRPC_SIMPLE:
+            simple.add(client)
+        elif event.operation is Operation.UNREGISTER and client in simple:
+            left.setdefault(event.group, []).append(event.at)
+    return left
 
 
 def _count(pops: pa.Table) -> Counter[Key]:
@@ -395,7 +429,8 @@ def read_records(changes: Changes, where: Where) -> pa.Table:
 def _by_kind(records: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The checkpoints and the acknowledgements of a record."""
     is_checkpoint = pc.equal(records["kind"], CHECKPOINT)
-    return records.filter(is_checkpoint), records.select([*_KEY, *_RECORD_TIMES]).filter(pc.invert(is_checkpoint))
+    of_acknowledgements = records.select([*_KEY, *_RECORD_TIMES, "is_copy"])
+    return records.filter(is_checkpoint), of_acknowledgements.filter(pc.invert(is_checkpoint))
 
 
 def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, run: str) -> pa.Table:
@@ -405,6 +440,8 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
     """
     popped_at = pc.coalesce(before["renewed_at"], before["popped_at"])
     ends = pc.add(checkpoints["popped_at"], checkpoints["invisible_time"])
+    begins_there = pc.equal(checkpoints["start_offset"], checkpoints["queue_offset"])
+    is_single = pc.and_(pc.equal(checkpoints["messages"], 1), begins_there)
     message = _numbered([before, checkpoints, acknowledgements], _KEY)
     count, known = len(before), len(before) + len(checkpoints)
     popped_at = np.append(popped_at.to_numpy(), checkpoints["popped_at"].to_numpy())
@@ -413,11 +450,12 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
     handed = handed_out(
         Records(message[:known], popped_at, record_offset, record_offset),
         visible_at,
-        np.append(np.zeros(count, bool), checkpoints["messages"].to_numpy() == 1),
+        np.append(np.zeros(count, bool), np.array(is_single)),
         Records(
             message[known:],
             *(acknowledgements[name].to_numpy() for name in _RECORD_TIMES),
         ),
+        np.array(acknowledgements["is_copy"]),
     )
     own = np.argsort(handed.checkpoint, kind="stable")
     checkpoint, last = handed.checkpoint[own], handed.last[own]

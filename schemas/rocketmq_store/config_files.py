@@ -41,6 +41,7 @@ from schemas.storage import Storage
 OFFSETS, TOPICS, GROUPS = "config/consumerOffset.json", "config/topics.json", "config/subscriptionGroup.json"
 """The files that a broker may keep in databases instead."""
 REQUEST_MODES = "config/messageRequestMode.json"
+ORDER_INFO = "config/consumerOrderInfo.json"
 LMQ_OFFSETS = "config/lmqConsumerOffset.json"
 """Where a broker with enableLmq saves the offsets instead, of all groups and topics (LmqConsumerOffsetManager)."""
 VERSION_2, UNIFIED, SEPARATE = "config/rdb", "config/metadata", "config/consumerOffsets"
@@ -245,7 +246,30 @@ def read_pop_groups(storage: Storage) -> PopGroups:
         {group: most for group, most in times.items() if isinstance(most, int) and most != RETRY_MAX_TIMES},
         frozenset(group for group, config in configs.items() if config.get("consumeMessageOrderly") is True),
         frozenset(key for key, mode in modes.items() if mode == "PULL"),
+        _handed_out_in_order(storage),
     )
+
+
+def _handed_out_in_order(storage: Storage) -> dict[GroupTopic, dict[int, int]]:
+    """``handed_out`` of PopGroups.
+
+    The offsets of a queue are those of its last pop: the first one, and the differences of the others to it
+    (ConsumerOrderInfoManager.OrderInfo.buildOffsetList).
+    """
+    try:
+        document = read_json(storage, ORDER_INFO) or {}
+    except ConfigFileError:
+        return {}
+    handed_out: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
+    for name, queues in fields(document.get("table")):
+        topic, _, group = name.partition("@")
+        for queue_id, last_pop in fields(queues):
+            number, offsets = parse_int(queue_id), dict(fields(last_pop)).get("o")
+            if number is None or number < 0 or not isinstance(offsets, list) or not all(map(_is_long, offsets)):
+                continue
+            if offsets:
+                handed_out[group, topic][number] = offsets[0] + max(offsets[1:], default=0) + 1
+    return dict(handed_out)
 
 
 def request_modes(storage: Storage) -> dict[GroupTopic, object]:

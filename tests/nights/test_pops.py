@@ -35,7 +35,7 @@ from schemas.pops import POPS
 from tests.captures import capture, rows
 from tests.nights.commands import NIGHTS, Run, night, rows_of, without_runs
 from tests.nights.damage import copy_of, one_row, rewrite
-from tests.nights.growing_broker import BEFORE, GrowingBroker, event, pop
+from tests.nights.growing_broker import BEFORE, GrowingBroker, event, pop, save
 from tests.nights.missed_rows import assert_said_alike, missed_rows
 
 DEV, PLAIN = "pop_dev", "pop_plain"
@@ -506,7 +506,9 @@ def test_without_the_record_the_rules_foretell_what_every_group_got(tmp_path: Pa
     assert {key[0] for key in attempts - popped} <= DIFFER
     assert popped.total() == len(deliveries)
     uncertain = {row["consumer_group"] for row in rows_of(warehouse, "delivery_stats") if row["uncertain"]}
-    assert uncertain == {*DIFFER, "pop_expired"}  # which came back in the night in which the broker deleted messages
+    left, changed = {"pop_fail_away", "pop_leaves_held", "pop_leaves_rush"}, {"pop_rush_1", "pop_rush_2"}
+    # pop_expired came back in the night in which the broker deleted messages.
+    assert uncertain == {*DIFFER, *left, *changed, "pop_expired"}
     assert run(audit, "--warehouse", warehouse).code == 0
 
 
@@ -621,11 +623,93 @@ def test_what_was_popped_when_the_last_client_had_left_may_have_been_received(br
     assert uncertain_messages(broker) == 1
 
 
-def switch(broker: GrowingBroker, mode: str) -> None:
+@pytest.mark.parametrize("left", [1, 2])
+def test_what_was_popped_when_one_of_the_clients_had_left_may_have_been_received(
+    broker: GrowingBroker, left: int
+) -> None:
+    """The proxy holds the last request of a SimpleConsumer, but not of the other client. So only its leave counts."""
+    clients = [
+        registered(BEFORE + number, "*", number).replace("remoting_pop", protocol)
+        for number, protocol in ((1, "grpc_simple"), (2, "grpc_push"))
+    ]
+    pop(broker, "g", 0, acknowledges=False)
+    leave = json.dumps({"at": broker.log.time, "op": "unregister", "group": "g", "client_id": f"g#{left}"})
+    pop(broker, "g", 1)
+    pop(broker, "g", 2, acknowledges=False)
+    broker.night([*clients, leave])
+    assert outcomes(broker) == [(each, "DELIVERED") for each in range(3)]
+    assert uncertain_messages(broker) == (1 if left == 1 else 0)
+
+
+def configure(broker: GrowingBroker, name: str, document: dict[str, Any]) -> None:
     config = broker.folder / "store" / "config"
-    config.mkdir(exist_ok=True)
+    config.mkdir(parents=True, exist_ok=True)
+    (config / name).write_text(json.dumps(document))
+
+
+def consumes_in_order(broker: GrowingBroker) -> None:
+    configure(broker, "subscriptionGroup.json", {"subscriptionGroupTable": {"g": {"consumeMessageOrderly": True}}})
+
+
+def test_a_group_in_order_that_remoting_clients_pop_out_of_order(broker: GrowingBroker) -> None:
+    """Its pops are in the record, and in no pull window."""
+    consumes_in_order(broker)
+    pop(broker, "g", 0, 1)
+    broker.night([registered(BEFORE, "*")])
+    assert outcomes(broker) == [(0, "DELIVERED"), (1, "DELIVERED")]
+
+
+def test_a_group_in_order_that_waits_for_an_acknowledgement_has_not_popped_what_follows(broker: GrowingBroker) -> None:
+    """A minute ago it popped 2, 3 and 5, and acknowledged 3 and 5. Then it leaves, and gets them again."""
+    consumes_in_order(broker)
+    popped_last = {"T@g": {"0": {"o": [2, 1, 3], "popTime": BEFORE}}}
+    configure(broker, "consumerOrderInfo.json", {"table": popped_last})
+    broker.log.append(10)
+    came = registered(BEFORE, "*").replace("remoting_pop", "grpc_push")
+    events = [came]
+    for number in (1, 2):
+        if number == 2:
+            broker.log.time += 1000
+            events.append(json.dumps({"at": broker.log.time, "op": "unregister", "group": "g", "client_id": "g#1"}))
+        broker.log.time += 60_000
+        broker.log.append(topic="U")
+        save(broker, g=2)
+        assert broker.night(events).code == 0
+        assert outcomes(broker) == [(each, "DELIVERED") for each in range(6)]
+    broker.log.time += 60_000
+    events.append(came.replace(str(BEFORE), str(broker.log.time)))
+    broker.log.time += 60_000
+    broker.log.append(topic="U")
+    save(broker, g=20)
+    assert broker.night(events).code == 0
+    assert Counter(outcomes(broker)) == Counter((each, "DELIVERED") for each in [*range(20), 2, 3, 4, 5])
+    assert uncertain_messages(broker) == 0
+    assert broker.failed_audits() == []
+
+
+def switch(broker: GrowingBroker, mode: str) -> None:
     modes = {"messageRequestModeMap": {"T": {"g": {"topic": "T", "consumerGroup": "g", "mode": mode}}}}
-    (config / "messageRequestMode.json").write_text(json.dumps(modes))
+    configure(broker, "messageRequestMode.json", modes)
+
+
+def test_a_group_that_was_told_to_pop_when_it_had_left_pulled_before(broker: GrowingBroker) -> None:
+    """No pop of its first night is in the record, which has those of another group."""
+    for tags in "ABA":
+        broker.log.append(TAGS=tags)
+    pop(broker, "other", 10)
+    switch(broker, "POP")
+    events = [
+        event(BEFORE, "register", group, type="TAG", expression="A", consume_from="first") for group in ("g", "other")
+    ]
+    broker.night(events)
+    rows = [row for row in rows_of(broker.folder / "w", "deliveries") if row["consumer_group"] == "g"]
+    assert sorted((row["queue_offset"], row["source"]) for row in rows) == [(10, "PLANNED"), (12, "PLANNED")]
+    broker.log.append(TAGS="A")
+    pop(broker, "g", 13)
+    broker.night(events)
+    rows = [row for row in rows_of(broker.folder / "w", "deliveries") if row["consumer_group"] == "g"]
+    assert [row["source"] for row in rows if row["queue_offset"] == 13] == ["RECORDED"]
+    assert broker.failed_audits() == []
 
 
 def test_a_group_that_is_switched_while_it_is_online(broker: GrowingBroker) -> None:

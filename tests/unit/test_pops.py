@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.pops.handed_out import NONE, Records, handed_out, matching
+from filtering.pops.handed_out import NONE, RENEWAL, Records, handed_out, matching
 from filtering.pops.modes import PopGroups, PopModes, Pops, as_consumed, pulled_rows
 from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.subscription_data import TAG, new_subscription
@@ -25,10 +25,13 @@ def records(*rows: tuple[int, int, int]) -> Records:
     return Records(message, popped_at, offset, offset)
 
 
-def deliveries(checkpoints: Records, acknowledgements: Records) -> list[tuple[int, int, int, int]]:
+def deliveries(
+    checkpoints: Records, acknowledgements: Records, is_copy: bool = False
+) -> list[tuple[int, int, int, int]]:
     """Message, time of the pop, when it can be popped again, and when it was acknowledged."""
     single = np.ones(len(checkpoints), bool)
-    result = handed_out(checkpoints, checkpoints.popped_at + 10, single, acknowledgements)
+    copies = np.full(len(acknowledgements), is_copy)
+    result = handed_out(checkpoints, checkpoints.popped_at + 10, single, acknowledgements, copies)
     columns = (
         checkpoints.message[result.checkpoint], checkpoints.popped_at[result.checkpoint], result.visible_at,
         result.acknowledged_at,
@@ -51,6 +54,17 @@ def test_a_checkpoint_after_an_offset_reset_is_another_delivery() -> None:
     assert deliveries(checkpoints, acks) == [(7, 100, 110, 2), (7, 205, 215, 4)]
     never_acknowledged = records((7, 205, 4))
     assert deliveries(checkpoints, never_acknowledged) == [(7, 100, 110, NONE), (7, 205, 215, 4)]
+
+
+def test_a_late_acknowledgement_of_the_former_checkpoint_does_not_make_a_delivery_a_renewal() -> None:
+    """A client kept a message while the broker was killed, and acknowledged it after it was handed out again."""
+    for acknowledged_at, expected in (
+        (105 + RENEWAL, [(7, 100, 115, NONE)]),
+        (106 + RENEWAL, [(7, 100, 110, 106 + RENEWAL), (7, 105, 115, NONE)]),
+    ):
+        late = Records(*np.array([[7], [100], [3], [acknowledged_at]], np.int64))
+        assert deliveries(records((7, 100, 1), (7, 105, 2)), late) == expected
+    assert deliveries(records((7, 100, 1), (7, 105, 2)), late, is_copy=True) == [(7, 100, 115, NONE)]
 
 
 def test_at_the_end_of_the_record_the_acknowledgement_of_the_former_one_may_be_missing() -> None:
@@ -103,10 +117,15 @@ def test_when_a_group_pops(
     assert pulls == [at for at in (100, 300) if at not in popping]
 
 
+OTHER = "other", "T"
+"""A group whose pops show that the broker writes them down."""
+
+
 @pytest.mark.parametrize(
     ("groups", "popped", "night", "expected"),
     [
-        (PopGroups(), {KEY: (150, 160)}, (BEGINNING, 199), [(BEGINNING, FOREVER)]),
+        (PopGroups(), {KEY: (150, 160)}, (BEGINNING, 199), [(150, FOREVER)]),
+        (PopGroups(frozenset({KEY})), {OTHER: (150, 160)}, (BEGINNING, 199), [(199, FOREVER)]),
         (PopGroups(), {KEY: (150, 160)}, (120, 199), [(150, FOREVER)]),
         (PopGroups(frozenset({KEY})), {}, (120, 199), [(199, FOREVER)]),
         (PopGroups(pulling=frozenset({KEY})), {KEY: (150, 160)}, (120, 199), [(150, 161)]),
@@ -125,9 +144,19 @@ def test_a_group_that_is_switched_while_it_is_online(
     events = [registered(100)]
     rows = {KEY: subscription_history(events, BrokerConfig())}
     modes = PopModes().with_configuration(groups, night[1]).with_switches(popped, rows, events, groups, night)
-    modes = PopModes.from_text(modes.with_pops({key: first for key, (first, _) in popped.items()}).text)
+    modes = PopModes.from_text(modes.with_pops({key: first for key, (first, _) in popped.items()}, groups).text)
     pops = modes.pops(rows, events, groups, BrokerConfig(), expects_record=True)
     assert pops.recorded.get(KEY, []) == expected
+
+
+def test_a_group_in_order_is_planned_unless_the_record_of_the_night_has_it() -> None:
+    """Remoting clients may pop it out of order. The broker writes that down."""
+    events, groups = [registered(100, "remoting_pop")], PopGroups(in_order=frozenset({KEY[0]}))
+    rows = {KEY: subscription_history(events, BrokerConfig())}
+    for popped, is_recorded in (({KEY: 150, OTHER: 150}, True), ({OTHER: 250}, False)):
+        modes = PopModes.from_text(PopModes().with_pops(popped, groups).text)
+        pops = modes.pops(rows, events, groups, BrokerConfig())
+        assert (KEY in pops.recorded, KEY in pops.planned) == (is_recorded, not is_recorded)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,11 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import disagreeing_states, tag_disagreements
 from filtering.consumption.group import (
     AT_RESTART,
+    ENTRY_DELAY,
+    IN_ORDER,
+    LEFT,
     NEXT_REQUEST,
+    NOT_REGISTERED_YET,
     REQUEST_GAP,
     RETURNED,
     SETTINGS,
@@ -292,7 +296,9 @@ def test_a_change_counts_after_the_last_request_with_the_former_subscription() -
     planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", HOUR - 700))
     cuts = {(window.stored_from, window.subscription_from) for window in planned.online if window.topic == "T"}
     assert (HOUR - 699, HOUR) in cuts
-    assert not planned.uncertain_changes
+    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    # The last request may have come before the entry of a message that was stored before it.
+    assert (change.stored_from, change.stored_to) == (HOUR - 700 - ENTRY_DELAY, HOUR - 699)
     planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", "null"))
     (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
     assert (change.stored_from, change.stored_to, change.mode) == (HOUR - REQUEST_GAP, HOUR, ConsumeMode.POP)
@@ -309,12 +315,41 @@ def test_a_change_counts_after_the_last_request_with_the_former_subscription() -
 def test_what_a_registration_leaves_open(protocol: str, stored_from: int, stored_to: int, reason: str) -> None:
     lines = [POPS % (0, "a > 1", protocol), POPS % (HOUR, "a > 2", protocol), UNREGISTER % (2 * HOUR)]
     planned = plan_of_pops(*lines, POPS % (3 * HOUR, "a > 2", protocol))
-    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    change, *at_leave = [each for each in planned.uncertain_changes if each.topic == "T"]
     assert (change.stored_from, change.stored_to, change.reason) == (stored_from, stored_to, reason)
+    left = [(2 * HOUR - ENTRY_DELAY, NOT_REGISTERED_YET), (2 * HOUR + 20_000, LEFT)]
+    at_leave.sort(key=lambda each: each.stored_to)
+    assert [(each.stored_to, each.reason) for each in at_leave] == (left if protocol == "grpc_simple" else [])
     (after,) = [each for each in planned.online if each.topic == "T" and each.stored_from == 3 * HOUR]
     during = [each for each in planned.online if each.topic == "T" and each.stored_from <= HOUR < each.stored_to]
     same = [each.message_filter.expression == after.message_filter.expression for each in during]
     assert same == [protocol != "grpc_push"], "a PushConsumer asks with its former subscription until it restarts"
+
+
+@pytest.mark.parametrize("protocol", ["grpc_simple", "grpc_push"])
+@pytest.mark.parametrize("carries", [True, False])
+def test_requests_of_simple_consumers_may_carry_what_they_have_not_registered_yet(protocol: str, carries: bool) -> None:
+    """Until they register it, or leave, or the night ends. Events may say what requests carry."""
+    known = [CARRIES % (5, "a > 1", "null")] if carries else []
+    lines = [POPS % (0, "a > 1", protocol), UNREGISTER % HOUR, POPS % (2 * HOUR, "a > 1", protocol)]
+    offsets = BrokerOffsets(min_offsets={"T": {0: 0}}, taken_at=2 * HOUR + MINUTE)
+    planned = plan_of_pops(lines[0], *known, *lines[1:], offsets=offsets)
+    times = [
+        (change.stored_from, change.stored_to)
+        for change in planned.uncertain_changes
+        if change.reason == NOT_REGISTERED_YET
+    ]
+    left = HOUR - ENTRY_DELAY  # up to its last request
+    expected = [(left - SETTINGS, left), (2 * HOUR, 2 * HOUR + MINUTE)]
+    assert times == (expected if protocol == "grpc_simple" and not carries else [])
+
+
+def test_what_waited_in_order_may_meet_the_next_subscription() -> None:
+    lines = POPS % (0, "a > 1", "grpc_simple"), CARRIES % (5, "a > 1", "null")
+    groups = PopGroups(in_order=frozenset({"cg"}))
+    planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", HOUR - 700), groups=groups)
+    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    assert (change.stored_from, change.stored_to, change.reason) == (5, HOUR - 699, IN_ORDER)
 
 
 @pytest.mark.parametrize(
