@@ -357,13 +357,14 @@ def _with_seeming(
 ) -> list[UncertainChange]:
     """The changes of a group and topic, and the times in which its clients seem to disagree: all is uncertain there.
 
-    Its changes in these times are part of the disagreement. ``as_of``: the end of the last night, ms. It counted what it could see to be uncertain.
+    A change in these times is a part of the disagreement, and makes nothing uncertain after it. ``as_of``: the end of
+    the last night, ms. It counted what it could see to be uncertain.
     """
     uncertain = list(changes)
     for disagreement in seeming:
         begin, end = disagreement.valid_from, disagreement.end
-        others = [change for change in uncertain if not begin <= change.changed_at < end]
-        uncertain = _outside(others, begin, end)
+        parts = _outside(uncertain, begin, end)
+        uncertain = [part for part in parts if not begin <= part.changed_at < end <= part.stored_from]
         if as_of is not None and disagreement.seen_at <= as_of:
             begin = _after(as_of, begin)
         asked = [filters.at(row, row.valid_from) for row in disagreement.rows if filters.is_pulling(row)]
