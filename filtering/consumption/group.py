@@ -820,6 +820,11 @@ class Timeline:
         return restarted + [(step.at, step.reset.queue_id or 0) for step in self.steps if step.reset is not None]
 
 
+def after_night(as_of: int | None, begin: int) -> int:
+    """``begin``, or the first time after the last night, whose end is ``as_of`` (ms)."""
+    return begin if as_of is None else max(begin, as_of + 1)
+
+
 def timeline(
     rows: Sequence[SubscriptionRow],
     resets: Iterable[SubscriptionEvent],
@@ -839,7 +844,7 @@ def timeline(
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
     ordered = sorted(resets, key=lambda reset: reset.at)
-    earliest = BEGINNING if as_of is None else as_of + 1
+    earliest = after_night(as_of, BEGINNING)
     changed_at = {row.valid_from for row in rows}
     waiting = [_WaitingChange(reset.at, Moment.RESET, reset) for reset in ordered if reset.at >= earliest]
     waiting += [_WaitingChange(at, Moment.COMMIT) for at in commits or () if at >= earliest and at not in changed_at]
@@ -1126,7 +1131,7 @@ class GroupNightPlan:
 
     def _add_unseen(self, since: int, until: int, ends: Offsets) -> None:
         """What was stored in [``since``, ``until``) (ms) in the night is uncertain, up to the offsets ``ends``."""
-        begin = since if self._offsets_so_far.as_of is None else max(since, self._offsets_so_far.as_of + 1)
+        begin = after_night(self._offsets_so_far.as_of, since)
         if begin < until:
             offsets = {queue_id: (0, end) for queue_id, end in ends.items()}
             change = UncertainChange(

@@ -46,6 +46,7 @@ from filtering.consumption.group import (
     Moment,
     Timeline,
     TimelineStep,
+    after_night,
     protocol_before,
     timeline,
     undecided_between,
@@ -329,11 +330,6 @@ def _popped_groups(
     return groups
 
 
-def _after(as_of: int | None, begin: int) -> int:
-    """``begin``, or the first time after the last night, whose end is ``as_of`` (ms)."""
-    return begin if as_of is None else max(begin, as_of + 1)
-
-
 def _outside(changes: Iterable[UncertainChange], begin: int, end: int) -> list[UncertainChange]:
     """The parts of the changes before and after [``begin``, ``end``) (ms), in which all is uncertain anyway."""
     parts = []
@@ -366,7 +362,7 @@ def _with_seeming(
         parts = _outside(uncertain, begin, end)
         uncertain = [part for part in parts if not begin <= part.changed_at < end <= part.stored_from]
         if as_of is not None and disagreement.seen_at <= as_of:
-            begin = _after(as_of, begin)
+            begin = after_night(as_of, begin)
         asked = [filters.at(row, row.valid_from) for row in disagreement.rows if filters.is_pulling(row)]
         if begin < end and len(asked) > 1:
             uncertain.append(undecided_between(asked, begin, end, disagreement.valid_from))
@@ -382,7 +378,7 @@ def _read_by_any(
     """
     for state in states:
         asked = {row.filter: row for row in rows if row.filter in state.filters and filters.is_pulling(row)}
-        begin = _after(as_of, state.valid_from)
+        begin = after_night(as_of, state.valid_from)
         if begin < state.end and len(asked) > 1:
             client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
             yield undecided_between(client_filters, begin, state.end, state.valid_from, CLIENTS_DIFFER)
@@ -400,7 +396,7 @@ def _registered_only(
     """
     carried = {row.valid_from for row in rows}
     for row in registered:
-        begin = _after(as_of, row.valid_from)
+        begin = after_night(as_of, row.valid_from)
         asked = state_at(rows, row.valid_from)
         if row.valid_from not in carried and asked is not None and begin < row.end:
             both = asked, replace(row, topic=asked.topic, pops=True)
@@ -428,7 +424,7 @@ def _not_registered_yet(
         end = taken_at if row.valid_to is None else row.valid_to - ENTRY_DELAY  # then its last request counts
         if goes_on or end is None or not filters.is_pulling(row) or protocol_before(requests, end) != GRPC_SIMPLE:
             continue
-        begin = _after(as_of, max(end - SETTINGS, row.valid_from))
+        begin = after_night(as_of, max(end - SETTINGS, row.valid_from))
         if begin < end:
             yield UncertainChange(
                 *row.key, FALSE, TRUE, begin, end, changed_at=row.valid_from, reason=NOT_REGISTERED_YET

@@ -327,8 +327,7 @@ class NightPops:
         """Some of the pops while ``row`` was in force, each with the other subscriptions that clients had then."""
         is_left = np.ones(len(own), bool)
         for state in self._differing.get(row.key, ()):
-            end = FOREVER if state.valid_to is None else state.valid_to
-            is_then = (state.valid_from <= popped_at[own]) & (popped_at[own] < end)
+            is_then = (state.valid_from <= popped_at[own]) & (popped_at[own] < state.end)
             if is_then.any():
                 others = state.filters.keys() - {row.filter}
                 yield own[is_then], [compile_client_filter(row.topic, each, self._expressions) for each in others]
