@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -66,7 +66,8 @@ class DeltaLog:
 
     def pin(self, version: int | None) -> None:
         """Sets the version of the table that readers see; None: the last one."""
-        self._forget()
+        if version != self.pinned and (version is None or self._opened is None or self._opened.version() != version):
+            self._forget()
         self.pinned = version
 
     @property
@@ -225,7 +226,7 @@ class DeltaLog:
             list(self.table.partition_by),
             commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}),
         )
-        self._forget()
+        self._update()
 
     def _add_action(self, file: DataFile, broker_name: str | None) -> AddAction:
         return AddAction(file.path, file.size, self._partition(broker_name), _now(), True, file.stats)
@@ -255,7 +256,8 @@ class DeltaLog:
     def drop(self) -> None:
         """Deletes the table with all of its files."""
         self.storage.clear()
-        self.pin(None)
+        self._forget()
+        self.pinned = None
 
     def missing_files(self) -> list[StoredFile]:
         """The files of the table that are missing or have another size."""
@@ -265,6 +267,15 @@ class DeltaLog:
     def _forget(self) -> None:
         self._opened = None
         self.__dict__.pop("files", None)
+
+    def _update(self) -> None:
+        """Reads the commits since the table was opened, which is ten times as fast as to open it."""
+        opened = self._opened
+        self._forget()
+        if opened is not None and self.pinned is None:
+            with suppress(DeltaError, OSError):  # the next reader opens the table, and says what is wrong
+                opened.update_incremental()
+                self._opened = opened
 
 
 def run_of(operation: dict[str, Any]) -> str | None:
