@@ -39,11 +39,10 @@ def test_tables_are_found_by_name(
     for table in (*TABLES, RUN_LEDGER):
         frame = spark.table(f"{NIGHTS}.{table.name}")
         assert frame.columns == table.schema.names
-        assert frame.count() == spark.read.format("delta").load(f"{folder}/{table.name}").count()
 
     for view, rows, time in (("deliveries", 3829, "available_at"), ("messages", 743, "store_timestamp")):
         frame = spark.table(f"{NIGHTS}.{view}")
-        assert frame.where(f"unix_millis({time}_utc) = {time}").count() == frame.count() == rows
+        assert frame.selectExpr(f"count_if(unix_millis({time}_utc) = {time})", "count(*)").first() == (rows, rows)
         assert all(frame.schema[name].metadata["comment"] for name in (time, f"{time}_utc", "commitlog_offset"))
     assert {"keys", "properties"} < set(spark.table(f"{NIGHTS}.messages").columns)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from answers import warehouse as door
 from answers.export import Selection, batches_of
@@ -42,15 +43,18 @@ def test_deliveries(spark: SparkSession, replayed: Replayed, name: str) -> None:
 
 def test_every_table_is_a_delta_table_that_spark_and_delta_rs_read(spark: SparkSession, replayed: Replayed) -> None:
     warehouse = replayed("small")
+    counts = []
     for table in TABLES:
         path = warehouse.log(table).storage.root
         rows = spark.read.format("delta").load(path)
-        assert rows.count() == DeltaTable(path).to_pyarrow_dataset().count_rows(), table.name
+        count = DeltaTable(path).to_pyarrow_dataset().count_rows()
+        counts.append(rows.selectExpr(f"'{table.name}' AS name", f"count(*) = {count} AS is_same"))
         assert rows.columns == table.schema.names
         comments = {field.name: field.metadata.get("comment") for field in rows.schema}
         for column in table.schema:
             expected_comment = (column.metadata or {}).get(b"comment", b"").decode() or None
             assert comments[column.name] == expected_comment, (table.name, column.name)
+    assert reduce(DataFrame.unionAll, counts).where("NOT is_same").collect() == []
 
 
 def test_a_filter_on_the_group_comes_before_its_messages_are_spread_out(
