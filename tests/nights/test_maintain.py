@@ -258,7 +258,7 @@ def test_old_nights_go_but_for_those_that_the_broker_still_has(shop: Shop) -> No
 def test_what_steps_prepared_is_as_old_as_the_night_that_they_prepared(run: Run, tmp_path: Path, option: str) -> None:
     shop, where = Shop(run, tmp_path), ("--warehouse", tmp_path / "steps")
     given = (*where, "--broker-config", tmp_path / "broker.conf")
-    for _ in range(5):
+    for _ in range(3):
         assert shop.night().code == 0
         ends = [
             shop.maintain(option, 0),

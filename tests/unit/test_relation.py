@@ -140,7 +140,7 @@ def test_claims_about_random_pairs_hold() -> None:
     assert kinds.count(Kind.UNKNOWN) < len(kinds) / 10
 
 
-@settings(max_examples=examples(30, deep=1_000), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
+@settings(max_examples=examples(12, deep=1_000), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
 @given(st.randoms(use_true_random=False))
 def test_a_message_satisfies_and_nothing_else_is_ruled_out(random: Random) -> None:
     predicate = random_work.predicate(random, 2)
