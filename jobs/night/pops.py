@@ -130,32 +130,40 @@ class NightPops:
         self._events, self._expressions = events, expressions
 
     def run(self) -> PopCounts:
-        """Adds the rows of pops and deliveries to the changes. Returns the counts of deliveries."""
+        """Adds the rows of pops and deliveries to the changes. Returns the counts of deliveries.
+
+        The night's messages are read, and the rows of pops written, in a second thread.
+        """
         records = self._records()
-        before = self._open_before(records)
-        if not len(records) and not len(before):
-            return NO_POP_COUNTS
-        checkpoints, acknowledgements = _by_kind(records)
-        topics = pc.unique(checkpoints["topic"].combine_chunks()).to_pylist()
+        topics = pc.unique(records["topic"]).to_pylist()
         with ThreadPoolExecutor(1) as thread:
             reading = thread.submit(self._messages, topics, self._begin, self._end)
+            records = filtered_by_mask(records, pc.invert(records["is_put_again"].fill_null(False)))
+            before = self._open_before(records)
+            if not len(records) and not len(before):
+                return NO_POP_COUNTS
+            checkpoints, acknowledgements = _by_kind(records)
             pops = _pops(before, self._without_known(checkpoints), acknowledgements, self._changes.run)
-        earlier = self._messages(topics, self._first_message(pops.slice(len(before))), self._begin)
-        messages = pa.concat_tables([earlier, reading.result()])
-        new = _with_messages(pops.slice(len(before)), messages)
-        pops = self._redelivered(pa.concat_tables([pops.slice(0, len(before)), new]))
-        old, new = pops.slice(0, len(before)), pops.slice(len(before))
-        if len(before):
-            self._changes.update_rows(POPS, self._open_since(records), old.to_batches())
+            earlier = self._messages(topics, self._first_message(pops.slice(len(before))), self._begin)
+            messages = pa.concat_tables([earlier, reading.result()])
+            new = _with_messages(pops.slice(len(before)), messages)
+            pops = self._redelivered(pa.concat_tables([pops.slice(0, len(before)), new]))
+            old, new = pops.slice(0, len(before)), pops.slice(len(before))
+            writing = thread.submit(self._write, old, new, self._open_since(records))
+            counts = self._deliver(new, messages)
+            writing.result()
+        return counts
+
+    def _write(self, old: pa.Table, new: pa.Table, open_since: Where) -> None:
+        if len(old):
+            self._changes.update_rows(POPS, open_since, old.to_batches())
         for is_open in (False, True):  # so that the next night rewrites a small file
             self._changes.add_rows(POPS, new.filter(pc.equal(new["is_open"], is_open)).to_batches())
-        return self._deliver(new, messages)
 
     def _records(self) -> pa.Table:
         """The records of the night: of its part of the log, and those that earlier nights could not read."""
         late = [within("commitlog_offset", below=self._begin), one_of("run", [self._changes.run])]
-        records = pa.concat_tables([self._read, read_records(self._changes, late)])
-        return filtered_by_mask(records, pc.invert(records["is_put_again"].fill_null(False)))
+        return pa.concat_tables([self._read, read_records(self._changes, late)])
 
     def _open_before(self, records: pa.Table) -> pa.Table:
         """The rows of earlier pops that may have been acknowledged, renewed or redelivered in this night."""
