@@ -19,7 +19,7 @@ import yaml
 
 from jobs import nightly
 from tests.captures import capture
-from tests.nights.commands import Run
+from tests.nights.commands import Run, as_nobody, open_to_all
 from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, sql
 
 PROJECT = Path(__file__).parents[2]
@@ -267,6 +267,10 @@ def test_a_file_that_prometheus_would_not_read(run: Run, tmp_path: Path) -> None
     assert (ended.code, "metrics.txt does not end in .prom" in ended.error) == (2, True)
     ended = run(nightly, "--store", tmp_path, "--warehouse", tmp_path / "w", "--metrics", tmp_path / "no" / "m.prom")
     assert (ended.code, f"the folder {tmp_path}/no does not exist: create it first" in ended.error) == (2, True)
+    open_to_all(tmp_path)
+    with as_nobody():
+        ended = run(nightly, "--store", tmp_path, "--warehouse", tmp_path / "w", "--metrics", tmp_path / "m.prom")
+    assert (ended.code, f"you may not write to the folder {tmp_path}: " in ended.error) == (2, True)
     assert not (tmp_path / "w").exists()
 
 
