@@ -132,10 +132,10 @@ def test_a_night_copies_the_store_and_mails_nothing(scheduled: Scheduled) -> Non
 
 
 @pytest.mark.parametrize(("codes", "code"), [((3, 0, 0), 3), ((0, 1, 3), 1), ((2, 0, 3), 2)])
-def test_a_night_that_failed_is_mailed_with_its_errors(
-    codes: tuple[int, ...], code: int, scheduled: Scheduled
-) -> None:
-    by_step = " ".join(f"{step}) exit {each};;" for step, each in zip(("nightly", "report", "audit"), codes, strict=True))
+def test_a_night_that_failed_is_mailed_with_its_errors(codes: tuple[int, ...], code: int, scheduled: Scheduled) -> None:
+    by_step = " ".join(
+        f"{step}) exit {each};;" for step, each in zip(("nightly", "report", "audit"), codes, strict=True)
+    )
     scheduled.replace("mqsieve", 'seq 30; echo "mqsieve: why $1" >&2', f"case $1 in {by_step} esac")
     mail, _ = scheduled.run()
     first, *_, nightly_failed, report_failed, audit_failed = mail.splitlines()
