@@ -33,6 +33,7 @@ JOBS_OF = {
     "airflow_dag.py": ["nightly", "audit", "report"],
     "mqsieve-record.service": ["record"],
     "mqsieve-night.sh": ["nightly", "report", "audit"],
+    "mqsieve.cron": ["record"],
     "pull_request.yml": ["subscriptions", "nightly", "lint", "lint", "what-if"],
 }
 
