@@ -304,7 +304,7 @@ DISAGREE = "two clients of the group seem to disagree"
 CLIENT_RESET = 20_000
 """ms: the clients of brokers before 5.2.0 stop at an offset reset, wait 10 s, and go on at their next rebalancing."""
 RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
-NOT_WATCHED = "nobody saw what the group subscribed to then: record with a shorter --interval sees more"
+NOT_WATCHED = "what the group subscribed to was not seen"
 LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
 COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
 HELD_PULL_MS = 20_000
