@@ -188,7 +188,7 @@ class Explanation:
         first = None if is_dead else VERDICTS.get(self.outcome, "not delivered")
         if self.outcome is Outcome.NOT_SUBSCRIBED and any(step.attempt == 1 for step in self.journey):
             first = "popped for nobody"
-        return ", ".join(filter(None, (first, self.progress)))
+        return ", ".join(filter(None, (first, self.uncertain and "uncertain", self.progress)))
 
     @property
     def summary(self) -> str:

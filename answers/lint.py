@@ -388,6 +388,15 @@ class FindingsOfBrokers:
         """Each finding once, the worst first."""
         return worst_first(self._brokers)
 
+    def without(self, known: Collection[tuple[GroupTopic, str]]) -> FindingsOfBrokers:
+        """Those that are not ``known`` by the key and the code."""
+        return FindingsOfBrokers(
+            {
+                name: [finding for finding in findings if (finding.key, finding.code) not in known]
+                for name, findings in self.by_broker.items()
+            }
+        )
+
     def only_on(self, finding: Finding) -> list[str]:
         """The brokers that have the finding, if not all of them do."""
         names = self._brokers[finding]

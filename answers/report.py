@@ -602,7 +602,10 @@ def messages_without_entry(facts: BrokerFacts, run: str) -> int:
 
 def _notes(facts: BrokerFacts, own: Mapping[GroupTopic, Sequence[Finding]]) -> Iterator[str]:
     """``own``: the findings of each subscription in force alone."""
-    wrong = sum(row.compile_error is None and bool(own[row.key]) for row in facts.in_force)
+    wrong = sum(
+        row.compile_error is None and any(finding.severity != INFO for finding in own[row.key])
+        for row in facts.in_force
+    )
     if wrong:
         yield f"lint: subscriptions that look wrong whatever the messages are: {wrong}"
 

@@ -32,6 +32,8 @@ MESSAGE_COLUMNS = ("keys", "tags")
 """Columns of commitlog that deliveries have here, too."""
 _TIMESTAMP = pa.timestamp("us", "UTC")
 """What columns of times in ms are here."""
+_DEFAULT_SCHEMA = "datafusion.public."
+"""What DataFusion writes before the name of a table."""
 
 
 def answer(warehouse: Warehouse, query: str, listed: AuditList, session: Session) -> pa.Table:
@@ -54,7 +56,7 @@ def answer(warehouse: Warehouse, query: str, listed: AuditList, session: Session
                     for name in sorted(named)
                     if f".{name}' not found" in str(error)
                 )
-                raise UsageError(reason(error) + next(hints, "")) from None
+                raise UsageError(reason(error).replace(_DEFAULT_SCHEMA, "") + next(hints, "")) from None
     with tempfile.TemporaryDirectory(prefix="mqsieve-sql-") as folder:
         engine = QueryBuilder()
         columns = _columns(tree)

@@ -28,7 +28,7 @@ _mqsieve() {
       ingest:--warehouse | ingest:--broker-config | ingest:--rocketmq-version | ingest:--store) ;;
       lag:--warehouse | lag:--broker | lag:--group | lag:--topic | lag:--offsets | lag:--namesrv | lag:--access-key | lag:--secret-key-file) ;;
       lint:--fail-on) words='error warn' ;;
-      lint:--warehouse | lint:--broker | lint:--subscriptions | lint:--broker-config | lint:--rocketmq-version) ;;
+      lint:--warehouse | lint:--broker | lint:--subscriptions | lint:--broker-config | lint:--baseline | lint:--rocketmq-version) ;;
       maintain:--warehouse | maintain:--broker | maintain:--keep-days | maintain:--keep-bodies) ;;
       nightly:--bodies) words='keep damaged none' ;;
       nightly:--warehouse | nightly:--broker-config | nightly:--rocketmq-version | nightly:--store | nightly:--subscriptions | nightly:--redo-from | nightly:--filter-hooks | nightly:--brokers | nightly:--recorded | nightly:--metrics) ;;
@@ -52,7 +52,7 @@ _mqsieve() {
           inconsistency) words='-h --help --warehouse --broker --broker-config --subscriptions --json --output' ;;
           ingest) words='-h --help --warehouse --broker-config --rocketmq-version --store --bodies --new-epoch' ;;
           lag) words='-h --help --warehouse --broker --group --topic --offsets --namesrv --access-key --secret-key-file --json --prometheus' ;;
-          lint) words='-h --help --warehouse --broker --subscriptions --broker-config --fail-on --rocketmq-version --json' ;;
+          lint) words='-h --help --warehouse --broker --subscriptions --broker-config --baseline --fail-on --rocketmq-version --json' ;;
           maintain) words='-h --help --warehouse --broker --keep-days --keep-bodies --rebuild --dry-run' ;;
           nightly) words='-h --help --warehouse --broker-config --rocketmq-version --store --bodies --new-epoch --subscriptions --redo-from --filter-hooks --brokers --recorded --metrics --strict' ;;
           pulls) words='-h --help --warehouse --broker --broker-config --group --topic --offset --batch --json' ;;

@@ -20,6 +20,7 @@ EXAMPLES = (
     "--warehouse /data/mqsieve",
     "--subscriptions subscriptions.yaml --broker-config broker.conf",
     "--subscriptions subscriptions.yaml --warehouse /data/mqsieve --fail-on warn",
+    "--subscriptions subscriptions.yaml --warehouse /data/mqsieve --baseline known.json --fail-on error",
     "--warehouse /data/mqsieve --rocketmq-version 5.5.0",
 )
 FAIL_ON = ("error", "warn")
@@ -35,6 +36,10 @@ def parser() -> Parser:
         metavar="FILE",
         help="without --warehouse: the broker.conf, which shows whether the broker refuses the subscriptions",
     )
+    parser.add_argument(
+        "--baseline", type=input_file, metavar="FILE",
+        help="leave out the findings of this file, which --json wrote: each code of a group and topic",
+    )  # fmt: skip
     parser.add_argument("--fail-on", choices=FAIL_ON, help="exit 3 if a finding has this severity or a worse one")
     options.add_rocketmq_version(
         parser,
@@ -53,10 +58,14 @@ def main(arguments: list[str]) -> None:
         raise UsageError("--broker names a broker of a warehouse: give --warehouse DIR as well")
     if args.warehouse is not None and args.broker_config is not None:
         raise UsageError("--warehouse already has the broker's configuration: leave out --broker-config")
-    from jobs.cli.findings import json_object, print_findings
+    from jobs.cli.findings import json_object, print_findings, read_baseline
     from jobs.cli.json_lines import print_json_of_brokers
 
     findings = _findings(args)
+    if args.baseline is not None:
+        before, findings = findings, findings.without(read_baseline(args.baseline))
+        if known := len(before.all) - len(findings.all):
+            print(f"left out, as {args.baseline} has them: {counted(known, 'finding')}", file=sys.stderr)
     if args.json:
         print_json_of_brokers(
             [(name, json_object(broker_findings)) for name, broker_findings in findings.by_broker.items()]

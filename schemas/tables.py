@@ -146,11 +146,7 @@ MEANINGS = {
     "bit_map_false_positives": "passed stage 1 by the filter bit map, not stage 2",
     "hash_collisions": "passed by the hash of their tag, and dropped by a client with the same tags",
     "evaluation_errors": "the expression fails on the message, which counts as no match",
-    "uncertain": "not known which of several filters counted: at a change, while clients seem to disagree, or where "
-    "clients disagree and messages have no queue ids; or not known where a client that broadcasts went on; or "
-    "delivered to clients up to 5.2.0 in a pull that may have a message without a body; or popped, and not known by "
-    "which client, or whether it was still there; or lost, though the broker may have deleted it after the group had "
-    "pulled it",
+    "uncertain": "not known which of several filters counted, or whether the group got it: explain says why",
     "repeated": "scanned again after an offset reset",
     "skipped": "never pulled: before the group's first start, or jumped over by a reset",
     "lost": "deleted by the broker before the group pulled them, or waiting in a queue that began again",

@@ -291,7 +291,7 @@ class GroupStart:
         return first_pop(*asked, self.from_first_message) if self.pops else first_position(*asked)
 
 
-# Changes of a subscription beside a held pull or an offset reset.
+# Changes of a subscription beside a held pull or an offset reset. Reasons are stored: their texts stay.
 
 
 HELD_MESSAGES = 5_000

@@ -201,6 +201,8 @@ def _arguments() -> list[str]:
 def _report(error: BaseException) -> ExitCode:
     """Writes one line to stderr. Returns the exit code."""
     code, message = _code_and_message(error)
+    with suppress(OSError):
+        sys.stdout.flush()  # In the log of cron, it is the last line.
     print("mqsieve:", printable(_LINE_BREAKS.sub(" ", message.strip())), file=sys.stderr)
     if os.environ.get("MQSIEVE_LOG_LEVEL") == "info":
         sys.excepthook(type(error), error, error.__traceback__)

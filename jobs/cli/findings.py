@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -9,13 +10,15 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from answers.lint import FindingsOfBrokers
 from filtering.counted import counted, listed
 from filtering.findings import SEVERITIES, Finding
+from filtering.subscriptions.events import GroupTopic
 from jobs.cli.text import BROKERS_NAMED, short
-from schemas.errors import printable
+from schemas.errors import UsageError, printable
 
 _MARKS = {"error": ("✗", "31"), "warn": ("!", "33"), "info": ("·", "2")}
 NARROWEST = 40
@@ -24,6 +27,20 @@ NARROWEST = 40
 def json_object(findings: Sequence[Finding]) -> dict[str, Any]:
     """The findings as the JSON object that docs/JSON.md describes."""
     return {"findings": [asdict(finding) for finding in findings]}
+
+
+def read_baseline(file: Path) -> set[tuple[GroupTopic, str]]:
+    """The keys and codes of findings that ``--json`` wrote. Raises UsageError for another file."""
+    decoder, found = json.JSONDecoder(), []
+    try:
+        text = file.read_text("utf-8", "surrogatepass").lstrip()
+        while text:  # an object for each broker
+            row, end = decoder.raw_decode(text)
+            found += row["findings"]
+            text = text[end:].lstrip()
+        return {((each["consumer_group"], each["topic"]), each["code"]) for each in found}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UsageError(f"{file} has no findings: lint --json writes them") from None
 
 
 def print_findings(on_brokers: FindingsOfBrokers) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from jobs.cli import options
@@ -77,11 +78,14 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
 
 
 def _prom_file(text: str) -> Path:
-    """Raises ArgumentTypeError if node_exporter would not read the file, or its folder is missing."""
+    """Raises ArgumentTypeError if node_exporter would not read the file, or it cannot be written."""
     if not text.endswith(".prom"):
         raise argparse.ArgumentTypeError(f"{text} does not end in .prom, and node_exporter reads no other files")
-    if not Path(text).absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"the folder {Path(text).parent} does not exist: create it first")
+    folder = Path(text).absolute().parent
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder {folder} does not exist: create it first")
+    if not os.access(folder, os.W_OK, effective_ids=True):
+        raise argparse.ArgumentTypeError(f"you may not write to the folder {folder}: change its permissions, or owner")
     return Path(text)
 
 

@@ -257,7 +257,8 @@ def log_remarks(
         yield (
             "cut-log: "
             f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log "
-            "when it recovers. The messages from there on, and their deliveries, were replaced"
+            "when it recovers, and an unfinished copy lacks it. The messages from there on, and their deliveries, were "
+            "replaced"
             + (". If this is an older copy of the store, run nightly on the newest one to have them back" * is_older)
         )
     if plan.cut == 0:

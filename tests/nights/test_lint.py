@@ -104,6 +104,24 @@ def test_the_exit_code_is_what_fail_on_asks_for(night: Path, run: Run) -> None:
     assert (ended.code, ended.error.endswith("of a warehouse: give --warehouse DIR as well\n")) == (2, True)
 
 
+def test_known_findings_are_left_out(night: Path, run: Run) -> None:
+    given = ("--warehouse", night / "w", "--fail-on", "error", "--subscriptions", night / "s.yaml", "--baseline")
+    known, entry = night / "known.json", "- {{group: {}, topic: T, sql: {}}}\n".format
+    (night / "s.yaml").write_text(entry("old", "price > 50"))
+    known.write_text(run(lint, *given[:-1], "--json").out)
+    (night / "s.yaml").write_text(entry("old", "price > 51"))
+    left_out = f"left out, as {known} has them: 1 finding\n"
+    ended = run(lint, *given, known)
+    assert (ended.code, ended.out, ended.error) == (0, "no findings\n", left_out)
+    (night / "s.yaml").write_text(entry("old", "price > 51") + entry("new", "price > 51"))
+    ended = run(lint, *given, known)
+    assert (ended.code, ended.error) == (3, f"{left_out}mqsieve: 1 finding is error\n")
+    assert ended.out.startswith("✗ new on T  60 of 60 messages (100%) fail")
+    known.write_text('{"broker_name": "a", "findings": []}\n{"broker_name": "b"')
+    ended = run(lint, *given, known)
+    assert (ended.code, ended.error) == (2, f"mqsieve: {known} has no findings: lint --json writes them\n")
+
+
 def test_json_has_all_fields(night: Path, run: Run) -> None:
     made = json.loads(run(lint, "--warehouse", night / "w", "--json").out)["findings"]
     assert len(made) == len(EXPECTED)

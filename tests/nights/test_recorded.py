@@ -136,6 +136,9 @@ def test_what_was_stored_between_two_looks_is_uncertain(broker: GrowingBroker) -
     broker.night([sql(BEFORE, "cg", LOW), sql(after(8), "cg", HIGH, since=after(2))])
     assert broker.received("cg") == [0, 1, 2, 3, 4, 8, 9]
     assert uncertain(broker) == 6
+    place = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--offset")
+    first_lines = [broker.run(explain, *place, offset).out.splitlines()[0].split(": ")[1] for offset in (1, 4, 5, 8)]
+    assert first_lines == ["delivered", "delivered, uncertain", "not delivered, uncertain", "delivered"]
 
 
 def test_a_time_without_a_look_is_said_once(broker: GrowingBroker) -> None:

@@ -19,7 +19,7 @@ import yaml
 
 from jobs import nightly
 from tests.captures import capture
-from tests.nights.commands import Run
+from tests.nights.commands import Run, as_nobody, open_to_all
 from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, sql
 
 PROJECT = Path(__file__).parents[2]
@@ -28,12 +28,13 @@ LOG = PROJECT / "notebooks" / "your_own_log" / "messages.jsonl"
 PROMTOOL = shutil.which("promtool")
 PROGRAM = "/opt/mqsieve/bin/mqsieve"
 COMMAND = re.compile(r'(?:mqsieve |")([a-z-]+) (--.*?)(?= 2>&1| >>|"|$)', re.MULTILINE)
+NIGHT = "/usr/local/bin/mqsieve-night"
 JOBS_OF = {
     "airflow_dag.py": ["nightly", "audit", "report"],
     "mqsieve-record.service": ["record"],
-    "mqsieve.cron": ["nightly"],
-    "mqsieve.service": ["nightly", "report", "audit"],
-    "pull_request.yml": ["subscriptions", "nightly", "lint", "what-if"],
+    "mqsieve-night.sh": ["nightly", "report", "audit"],
+    "mqsieve.cron": ["record"],
+    "pull_request.yml": ["subscriptions", "nightly", "lint", "lint", "what-if"],
 }
 
 
@@ -64,32 +65,100 @@ def test_the_command_lines_are_ones(file: Path) -> None:
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
 def test_units_of_systemd(tmp_path: Path) -> None:
     units = [*EXAMPLES.glob("*.service"), *EXAMPLES.glob("*.timer")]
-    for unit in units:  # a program that exists
-        (tmp_path / unit.name).write_text(unit.read_text().replace(PROGRAM, "/bin/true"))
+    for unit in units:  # programs that exist
+        (tmp_path / unit.name).write_text(unit.read_text().replace(PROGRAM, "/bin/true").replace(NIGHT, "/bin/true"))
     verify = ["systemd-analyze", "verify", *(str(tmp_path / unit.name) for unit in units)]
     ended = subprocess.run(verify, capture_output=True, text=True, check=False)
     assert (ended.returncode, [line for line in ended.stderr.splitlines() if str(tmp_path) in line]) == (0, [])
 
 
-def program(file: Path, code: int) -> Path:
-    """A program that prints what it was called with, and ends with an exit code."""
-    file.write_text(f'#!/bin/sh\necho "night: $*"\nexit {code}\n')
+def program(file: Path, *lines: str) -> Path:
+    file.write_text("\n".join(("#!/bin/bash", *lines, "")))
     file.chmod(0o755)
     return file
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_cron_mails_the_end_of_the_log_of_a_night_that_failed(code: int, tmp_path: Path) -> None:
-    *_, line = (EXAMPLES / "mqsieve.cron").read_text().splitlines()
-    _, _, command = line.partition(" mqsieve ")
-    places = {PROGRAM: program(tmp_path / "mqsieve", code), "/var/lib/mqsieve": tmp_path, "/var/log/mqsieve": tmp_path}
-    for place, here in places.items():
-        assert place in command
-        command = command.replace(place, str(here))
-    mailed = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    log = (tmp_path / "night.log").read_text()
-    assert log.startswith("night: nightly --warehouse /data/mqsieve ")
-    assert (mailed.stdout, mailed.stderr) == (f"exit code {code}\n{log}" if code else "", "")
+class Scheduled:
+    """The line of cron and its script, in a folder, with programs in place of rsync, sleep and mqsieve."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "night.log"
+        self._programs = folder / "programs"
+        self._programs.mkdir()
+        self.replace("sleep")
+        self.replace("rsync", 'echo "${@: -2}" >>"$(dirname "$0")/copied"')
+        self.replace("mqsieve", 'echo "$1"', 'echo "mqsieve: $1" >&2')
+
+    def replace(self, name: str, *lines: str) -> None:
+        program(self._programs / name, *lines)
+
+    def run(self) -> tuple[str, list[str]]:
+        """Returns the mail, and the log of this run."""
+        program(self.folder / "night", self._here((EXAMPLES / "mqsieve-night.sh").read_text()))
+        *_, line = (EXAMPLES / "mqsieve.cron").read_text().splitlines()
+        command = ["bash", "-c", self._here(line.partition(" mqsieve ")[2])]
+        before = len(self.lines)
+        path = {"PATH": f"{self._programs}:{os.environ['PATH']}"}
+        ended = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
+        assert ended.stderr == ""
+        return ended.stdout, self.lines[before:]
+
+    @property
+    def lines(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    @property
+    def copied(self) -> list[str]:
+        return (self._programs / "copied").read_text().splitlines()
+
+    def _here(self, text: str) -> str:
+        places = {PROGRAM: self._programs / "mqsieve", NIGHT: self.folder / "night"}
+        places |= dict.fromkeys(("/var/lib/mqsieve", "/var/log/mqsieve"), self.folder)
+        for place, here in places.items():
+            text = text.replace(place, str(here))
+        return text
+
+
+@pytest.fixture
+def scheduled(tmp_path: Path) -> Scheduled:
+    return Scheduled(tmp_path)
+
+
+def test_a_night_copies_the_store_and_mails_nothing(scheduled: Scheduled) -> None:
+    mail, log = scheduled.run()
+    assert scheduled.copied == ["broker:/store/commitlog /copy/store/", "broker:/store/config /copy/store/"]
+    steps = ["nightly", "report", "audit"]
+    assert (mail, log) == ("", [*steps, *(f"mqsieve: {step}" for step in steps)])
+
+
+@pytest.mark.parametrize(("codes", "code"), [((3, 0, 0), 3), ((0, 1, 3), 1), ((2, 0, 3), 2)])
+def test_a_night_that_failed_is_mailed_with_its_errors(codes: tuple[int, ...], code: int, scheduled: Scheduled) -> None:
+    by_step = " ".join(
+        f"{step}) exit {each};;" for step, each in zip(("nightly", "report", "audit"), codes, strict=True)
+    )
+    scheduled.replace("mqsieve", 'seq 30; echo "mqsieve: why $1" >&2', f"case $1 in {by_step} esac")
+    mail, _ = scheduled.run()
+    first, *_, nightly_failed, report_failed, audit_failed = mail.splitlines()
+    assert first == f"exit code {code}"
+    assert [nightly_failed, report_failed, audit_failed] == [
+        f"mqsieve: why {step}" for step in ("nightly", "report", "audit")
+    ]
+
+
+@pytest.mark.parametrize(("code", "runs"), [(23, False), (12, False), (24, True)])
+def test_where_the_copy_fails_there_is_no_night(code: int, runs: bool, scheduled: Scheduled) -> None:
+    scheduled.replace("rsync", f'echo "rsync error" >&2; exit {code}')
+    mail, log = scheduled.run()
+    assert ("nightly" in log, log.count("rsync error")) == (runs, 2 if runs else 1)
+    assert mail == ("" if runs else "exit code 1\nrsync error\n")
+
+
+def test_one_night_at_a_time(scheduled: Scheduled) -> None:
+    scheduled.replace("mqsieve", 'echo "$1"', f'[ "$1" != nightly ] || "{scheduled.folder}/night"')
+    mail, log = scheduled.run()
+    assert log == ["nightly", "the night before still runs", "report", "audit"]
+    assert mail.splitlines() == ["exit code 4", *log]
 
 
 class Task:
@@ -115,7 +184,7 @@ def test_exit_codes_in_airflow(code: int, error: str | None, tmp_path: Path, mon
     for module in (ModuleType("airflow"), sdk, exceptions):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     run_in_airflow = runpy.run_path(str(EXAMPLES / "airflow_dag.py"))["run"]
-    run_in_airflow.__globals__["MQSIEVE"] = str(program(tmp_path / "mqsieve", code))
+    run_in_airflow.__globals__["MQSIEVE"] = str(program(tmp_path / "mqsieve", f"exit {code}"))
     raised = None
     try:
         run_in_airflow("nightly --strict")
@@ -131,7 +200,10 @@ EXPENSIVE, DEARER = "price > 50", "price > 50.0"
     ("before", "counts"), [(EXPENSIVE, "1 gained, 0 lost, 1 kept"), (None, "2 gained, 0 lost, 0 kept")]
 )
 def test_the_checks_of_a_pull_request(before: str | None, counts: str, tmp_path: Path) -> None:
-    """The workflow's steps, run as GitHub runs them, on a branch that changes a subscription, or adds the first one."""
+    """The workflow's steps, run as GitHub runs them, on a branch that changes a subscription, or adds the first one.
+
+    What is wrong with another subscription since before fails no pull request.
+    """
     origin, checkout, programs = (tmp_path / name for name in ("origin", "checkout", "programs"))
     origin.mkdir()
     (origin / "README.md").write_text("ours")
@@ -140,7 +212,8 @@ def test_the_checks_of_a_pull_request(before: str | None, counts: str, tmp_path:
     for line, expression in (("main", before), ("change", DEARER)):
         if expression is not None:
             shutil.copy(LOG, origin)
-            (origin / "subscriptions.yaml").write_text(f"- {{group: cg, topic: Orders, sql: {expression}}}\n")
+            others = "- {group: others, topic: Elsewhere, tag: x}\n" if before else ""
+            (origin / "subscriptions.yaml").write_text(f"- {{group: cg, topic: Orders, sql: {expression}}}\n{others}")
         for command in (
             ["init", "-q", "-b", line],
             ["checkout", "-q", "-B", line],
@@ -173,7 +246,8 @@ def test_the_checks_of_a_pull_request(before: str | None, counts: str, tmp_path:
     assert (tmp_path / "gh").read_text() == "pr comment 7 --edit-last --create-if-none --body-file comment.md\n"
     comment = (checkout / "comment.md").read_text()
     assert f"## cg on Orders: {counts}" in comment
-    assert comment.endswith("```\nno findings\n```\n")
+    known = "left out, as known.json has them: 1 finding\n" if before else ""
+    assert comment.endswith(f"```\n{known}no findings\n```\n")
 
 
 def test_a_night_writes_gauges_that_the_alerts_read(broker: GrowingBroker, tmp_path: Path) -> None:
@@ -267,6 +341,10 @@ def test_a_file_that_prometheus_would_not_read(run: Run, tmp_path: Path) -> None
     assert (ended.code, "metrics.txt does not end in .prom" in ended.error) == (2, True)
     ended = run(nightly, "--store", tmp_path, "--warehouse", tmp_path / "w", "--metrics", tmp_path / "no" / "m.prom")
     assert (ended.code, f"the folder {tmp_path}/no does not exist: create it first" in ended.error) == (2, True)
+    open_to_all(tmp_path)
+    with as_nobody():
+        ended = run(nightly, "--store", tmp_path, "--warehouse", tmp_path / "w", "--metrics", tmp_path / "m.prom")
+    assert (ended.code, f"you may not write to the folder {tmp_path}: " in ended.error) == (2, True)
     assert not (tmp_path / "w").exists()
 
 

@@ -53,7 +53,7 @@ def test_the_query_of_an_audit_can_be_asked(ask: Run) -> None:
     [
         ("SELEC 1", "Invalid expression / Unexpected token"),
         ("SELECT nothing FROM deliveries", "No field named nothing; deliveries has consumer_group, "),
-        ("SELECT 1 FROM delivries", "did you mean deliveries?"),
+        ("SELECT 1 FROM delivries", "table 'delivries' not found; did you mean deliveries?"),
         ("SELECT 1 FROM messages", "did you mean commitlog?"),
         ("DROP TABLE commitlog", "it must be one SELECT"),
         ("SELECT 1; SELECT 2", "it must be one SELECT"),

@@ -95,6 +95,16 @@ def test_a_failure_is_one_line(
     assert (ended.value.code, capsys.readouterr().err) == (code, message)
 
 
+def test_a_failure_is_the_last_line_of_a_log() -> None:
+    """The log of cron has both outputs, and its mail the last lines of it."""
+    frame = "from jobs.cli import application\n\ndef main(_):\n    print('a summary')\n    raise ValueError('a bug')\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{frame}\napplication.run(main)"],
+        cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    assert ended.stdout == "a summary\nmqsieve: failed: a bug (-v shows all)\n"
+
+
 def test_an_argument_that_is_not_utf_8(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Python shows its bytes as halves of surrogate pairs, which no table can hold."""
     monkeypatch.setattr(sys, "argv", ["job", "--message", "a\udcff"])
