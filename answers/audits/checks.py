@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 # Pops: the broker's own record compared with our filters.
 #
-# A checkpoint names the queue offsets that a pop handed out. What lies between the offset at which it began and the last
-# of them, and is not handed out, was read and did not match. So the record has the broker's answer for each of these
+# A checkpoint names the queue offsets that a pop handed out. What lies between the offset at which it began and the
+# last of them, and is not handed out, was read and did not match. So the record has the broker's answer for each of these
 # messages, and the filter of the request, applied here, must give the same.
 
 
@@ -213,8 +213,8 @@ def _place(queue_id: Array, queue_offset: Int64s) -> Int64s:
     return place
 
 
-# Data files with the damage of their pages, and the columns of the tables. Page checksums and statistics are verified as
-# parallel tasks.
+# Data files with the damage of their pages, and the columns of the tables. Page checksums and statistics are verified
+# as parallel tasks.
 
 
 DATA_FILES = pa.schema(
