@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 # Pops: the broker's own record compared with our filters.
 #
 # A checkpoint names the queue offsets that a pop handed out. What lies between the offset at which it began and the
-# last of them, and is not handed out, was read and did not match. So the record has the broker's answer for each of these
-# messages, and the filter of the request, applied here, must give the same.
+# last of them, and is not handed out, was read and did not match. So the record has the broker's answer for each of
+# these messages, and the filter of the request, applied here, must give the same.
 
 
 Array = NDArray[Any]
