@@ -106,7 +106,7 @@ from schemas.delta.table_rows import (
     within,
 )
 from schemas.errors import UsageError, time_text
-from schemas.messages.property_names import property_names
+from schemas.messages.stored_messages import property_names
 from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.tables import CONSUMEQUEUE

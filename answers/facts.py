@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.consumption.broadcasting import ClientStay, broadcasting_clients
 from filtering.consumption.offsets import Offsets
 from filtering.counted import did_you_mean
 from filtering.delivery.pull_window import NO_END, OffsetRange
 from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops, as_consumed
 from filtering.sql92 import Expressions
-from filtering.subscription_data import new_subscription
+from filtering.subscription_data import ConsumerGroupInfo, new_subscription
 from filtering.subscriptions.events import (
     BROADCASTING,
     REMOTING_POP,

@@ -42,7 +42,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import group_numbers, one_of, within
 from schemas.messages.newest_messages import newest_messages
-from schemas.messages.property_names import property_names
+from schemas.messages.stored_messages import property_names
 from schemas.pops import POPS
 from schemas.spark_tasks import Session
 from schemas.tables import DELIVERY_STATS

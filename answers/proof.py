@@ -1,7 +1,7 @@
 """How many deliveries are proven by traces of clients, and what traces contradict.
 
 A trace without a delivery contradicts the table, and a complete trace may deny a delivery
-(:mod:`filtering.delivery.traced_deliveries`). Where events leave a message uncertain, the night has let the traces
+(:mod:`schemas.trace_comparison`). Where events leave a message uncertain, the night has let the traces
 decide (:mod:`jobs.night.traced_deliveries`): these deliveries have the source TRACED.
 """
 
@@ -16,13 +16,21 @@ import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts
 from filtering.delivery.block_schema import Outcome
-from filtering.delivery.traced_deliveries import denied, proven
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
 from schemas.delta.table_rows import within
 from schemas.pops import TRACED
-from schemas.trace_comparison import TRACE_COLUMNS, compared, is_for_any_client, keys, traceable, with_message
+from schemas.trace_comparison import (
+    TRACE_COLUMNS,
+    compared,
+    denied,
+    is_for_any_client,
+    keys,
+    proven,
+    traceable,
+    with_message,
+)
 
 
 @dataclass(frozen=True)

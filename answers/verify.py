@@ -18,8 +18,7 @@ from filtering.subscriptions.namespace import is_lmq
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import row_groups, sorted_by
 from schemas.errors import UsageError
-from schemas.messages.multi_dispatched import multi_dispatched
-from schemas.messages.stored_messages import WHOLE_LOG
+from schemas.messages.stored_messages import WHOLE_LOG, multi_dispatched
 from schemas.rocketmq_store.config_files import read_topics
 from schemas.rocketmq_store.consume_queue_ext import has_extension
 from schemas.rocketmq_store.queue_files import QUEUE_DATABASES, Difference, QueueEntries, QueueIndex, database_index

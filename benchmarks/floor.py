@@ -22,8 +22,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFileWriter, Table
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.bodies import Bodies
-from schemas.messages.commitlog_rows import CommitlogRows
-from schemas.messages.topic_batches import MESSAGES_AT_ONCE
+from schemas.messages.commitlog_rows import MESSAGES_AT_ONCE, CommitlogRows
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE

@@ -13,8 +13,8 @@ from numbers import Integral
 
 import mmh3
 
+from filtering.counted import check_type
 from filtering.java import INT_MAX
-from filtering.type_checks import check_type
 
 
 @dataclass(frozen=True, slots=True)

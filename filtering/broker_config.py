@@ -14,12 +14,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from filtering.bloom_filter import BloomFilter
-from filtering.counted import shortened
+from filtering.counted import check_type, shortened
 from filtering.java import parse_int, parse_long, parse_properties, trim
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.tags_code import parse_delay_levels
 from filtering.time_spans import DAY
-from filtering.type_checks import check_type
 from filtering.yaml_input import InvalidYaml, load
 
 CONSUME_QUEUE_UNIT = 20

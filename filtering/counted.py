@@ -1,4 +1,4 @@
-"""Counted nouns, lists of names, names that were meant, and long texts in messages."""
+"""Words of messages to people: counted nouns, lists of names, names that were meant, long texts, wrong types."""
 
 from __future__ import annotations
 
@@ -32,8 +32,16 @@ def did_you_mean(name: str, known: Sequence[str], likeness: float = 0.6) -> str:
     ``likeness``: how like it must be at least (difflib). Raises TypeError if the unknown one is no text, as from a
     Python prompt.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"a name is a text, not {type(name).__name__}")
+    check_type(name, str, "a name is a text")
     same = [other for other in known if other.lower() == name.lower()]
     near = same or difflib.get_close_matches(name, known, 1, likeness)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def check_type(value: object, expected: type, what: str) -> None:
+    """Raises TypeError if ``value`` has another type, as in ``an expression is a text, not bytes``.
+
+    ``what``: the beginning of this sentence.
+    """
+    if not isinstance(value, expected):
+        raise TypeError(f"{what}, not {type(value).__name__}")

@@ -21,6 +21,7 @@ from math import inf, isfinite, nextafter
 from operator import itemgetter
 from typing import TypeAlias
 
+from filtering.counted import check_type
 from filtering.java import double_order, parse_double
 from filtering.predicate import (
     OPPOSITE,
@@ -52,7 +53,6 @@ from filtering.predicate import (
     without_not,
 )
 from filtering.sql92.tokens import string_literal
-from filtering.type_checks import check_type
 
 # Rules: can all terms about one property be true?
 

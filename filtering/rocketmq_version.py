@@ -9,7 +9,7 @@ import re
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
-from filtering.type_checks import check_type
+from filtering.counted import check_type
 
 _TEXT = re.compile(r"[vV]?([0-9]{1,4})[._]([0-9]{1,4})[._]([0-9]{1,4})")
 

@@ -5,12 +5,13 @@ Source: SubscriptionData, FilterAPI.buildSubscriptionData.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
+from filtering.counted import check_type
 from filtering.java import trim
 from filtering.tags_code import java_hash
-from filtering.type_checks import check_type
 
 SUB_ALL = "*"
 TAG = "TAG"
@@ -93,3 +94,30 @@ def tags_in(sub_string: str) -> frozenset[str]:
 def is_tag_type(expression_type: str | None) -> bool:
     """Whether a subscription of this type is a tag subscription (ExpressionType.isTagType)."""
     return not expression_type or expression_type == TAG
+
+
+# The subscriptions of one consumer group that the broker uses for its pulls.
+#
+# Source: ConsumerGroupInfo.updateSubscription.
+
+
+class ConsumerGroupInfo:
+    """The subscriptions of one group. ``.subscriptions`` has the one in force by topic."""
+
+    def __init__(self) -> None:
+        self.subscriptions: dict[str, Subscription] = {}
+
+    def update_subscription(self, subscriptions: Iterable[Subscription]) -> None:
+        """Applies the whole list of a heartbeat: higher versions replace lower ones, topics not listed are removed."""
+        topics = set()
+        for subscription in subscriptions:
+            topics.add(subscription["topic"])
+            self.update_topic(subscription)
+        for topic in self.subscriptions.keys() - topics:
+            del self.subscriptions[topic]
+
+    def update_topic(self, subscription: Subscription) -> None:
+        """Applies one entry of a list; other topics do not change."""
+        old = self.subscriptions.get(subscription["topic"])
+        if old is None or subscription["version"] > old["version"]:
+            self.subscriptions[subscription["topic"]] = subscription

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.counted import check_type
 from filtering.java import LONG_MAX, parse_int, parse_long
-from filtering.type_checks import check_type
 
 # String.hashCode of many texts at once.
 

@@ -146,7 +146,7 @@ def _check_groups(expectations: Sequence[Expectation], allowed: Collection[str],
 def _check_properties(expectations: Sequence[Expectation], tried: Sequence[Tried]) -> None:
     """Raises UsageError if an expectation has a property that no filter reads and no message has: it is misspelt."""
     from filtering.sql92.nodes import named_properties
-    from schemas.messages.property_names import property_names
+    from schemas.messages.stored_messages import property_names
 
     given = {name for each in expectations for name in each.properties}
     known = {"TAGS", "KEYS", "UNIQ_KEY"}

@@ -24,9 +24,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.rocketmq_version import RocketMQVersion
-from filtering.subscription_data import SQL92, expression_type, filter_of
+from filtering.subscription_data import SQL92, ConsumerGroupInfo, expression_type, filter_of
 from filtering.subscriptions.events import (
     NOT_WATCHED,
     SubscriptionEvent,

@@ -15,8 +15,8 @@ from answers.audits.scope import Scope
 from schemas.delta.delta_log import DataFileDamaged
 from schemas.delta.table import DataFileWriter
 from schemas.errors import UsageError
-from schemas.quality_results import QUALITY_RESULTS
 from schemas.spark_tasks import Session
+from schemas.tables import QUALITY_RESULTS
 
 FILES = "data_files"
 """The relation of the data files. Audits of it are counted even if files are damaged."""

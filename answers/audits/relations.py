@@ -38,10 +38,8 @@ from deltalake.exceptions import DeltaError
 from numpy.typing import NDArray
 
 from answers.audits.audit import AuditList
-from answers.audits.data_file_checks import data_files, table_columns
-from answers.audits.pop_checks import pop_checks
+from answers.audits.checks import data_files, pop_checks, spark_checks, table_columns
 from answers.audits.scope import Scope, audited_brokers
-from answers.audits.spark_checks import spark_checks
 from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups, knows_clients
 from answers.proof import Proof, proof

@@ -20,10 +20,9 @@ from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, row_groups, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.quality_results import QUALITY_RESULTS
 from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import RUN_LEDGER, LedgerEntry, by_broker, read_ledger, unreplaced_runs
-from schemas.tables import CONSUMEQUEUE, QUARANTINE, TABLES
+from schemas.tables import CONSUMEQUEUE, QUALITY_RESULTS, QUARANTINE, TABLES
 
 
 @dataclass(frozen=True)

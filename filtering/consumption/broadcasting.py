@@ -115,8 +115,7 @@ class BroadcastNight:
         offsets_so_far: OffsetsSoFar,
         broker_offsets: BrokerOffsets,
     ) -> None:
-        self.online: list[PullWindow] = []
-        self.backlog: list[PullWindow] = []
+        self.windows: list[PullWindow] = []
         self.uncertain_changes: list[UncertainChange] = []
         self.group = GroupNight(key)
         self._rows = rows
@@ -140,7 +139,7 @@ class BroadcastNight:
         for row, begin, end in pulling:
             if end > self._read_to:
                 for start, stop, in_force in self._filters.during(row, begin, end):
-                    self.online.append(PullWindow(in_force, row.valid_from, start, stop, reason=ONLINE))
+                    self.windows.append(PullWindow(in_force, row.valid_from, start, stop, reason=ONLINE))
 
     def _come(self, pulling: Sequence[tuple[SubscriptionRow, int, int]], stays: Iterable[ClientStay]) -> None:
         """Clients that come pull what waits for them, and was not decided before."""
@@ -171,12 +170,11 @@ class BroadcastNight:
             return
         # Of earlier nights' messages, the last night filtered those that waited.
         kind = WindowKind.ONLINE if at <= self._as_of else WindowKind.BACKLOG
-        windows = self.online if kind is WindowKind.ONLINE else self.backlog
         message_filter = self._filters.at(row, at)
         window = PullWindow(
             message_filter, row.valid_from, stored_from, stored_to, at, self._offsets, kind=kind, reason=reason
         )
-        windows.append(window)
+        self.windows.append(window)
         uncertain = UncertainChange.in_window(window, FALSE, message_filter.delivered, OWN_OFFSETS)
         self.uncertain_changes.append(uncertain)
 

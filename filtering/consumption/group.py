@@ -10,7 +10,7 @@ The class at the end, GroupNightPlan, takes the steps of the night in order and 
    committed offset. START makes windows for what waits from there on; what the broker deleted meanwhile is lost. A
    RESET while it pulls makes such a window, too.
 3. While it pulls, each step ends a window of new messages and begins the next, with the subscription then in force
-   (FiltersInForce). A *pull session* is the time without a break or a reset, with its windows.
+   (FiltersInForce).
 4. The offsets that the group has committed when the night ends correct this (GroupCommits): if it did not keep up, its
    windows end at the committed offset, and the rest waits for the next night.
 5. If clients of a group check different tags, each window is split by client (PlannedWindows). Queues that no client
@@ -37,7 +37,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
 from filtering.broker_config import BrokerConfig
@@ -406,68 +406,6 @@ def undecided_between(
     )
 
 
-# Pulls without a break.
-
-
-@dataclass
-class PullSession:
-    """The group pulls since ``at`` (ms) without a break or a reset.
-
-    ``moved``: the queues that it pulls from another offset than before: an operator set it, or they began again.
-    ``behind``: those in which it was behind when the night began, and that it did not begin anew.
-    """
-
-    at: int = 0
-    moved: set[int] = field(default_factory=set)
-    behind: set[int] = field(default_factory=set)
-    _windows: list[tuple[list[PullWindow], int]] = field(default_factory=list)
-    """Each as a list and an index into it."""
-    _begins: dict[int, int] = field(default_factory=dict)
-    """By queue id, the number of windows before its last move."""
-
-    def start(self, at: int) -> None:
-        """The group begins to pull at ``at`` (ms)."""
-        self.at = at
-        self.behind = set()
-
-    def add(self, windows: list[PullWindow], window: PullWindow) -> None:
-        self._windows.append((windows, len(windows)))
-        windows.append(window)
-
-    def move(self, queue_id: int) -> None:
-        """The group goes on at another offset of a queue. A committed offset says nothing about what was before."""
-        self.moved.add(queue_id)
-        self.behind.discard(queue_id)
-        self._begins[queue_id] = len(self._windows)
-
-    def limit(self, offsets: Offsets) -> None:
-        """Ends the night's windows of each queue, since its last move, at these offsets.
-
-        A client commits when it leaves. So what lies beyond a committed offset was not pulled in earlier times either.
-        """
-        if not offsets:
-            return
-        for number, (windows, index) in enumerate(self._windows):
-            windows[index] = windows[index].up_to(
-                {queue_id: end for queue_id, end in offsets.items() if number >= self._begins.get(queue_id, 0)}
-            )
-
-    def offsets_behind(
-        self, topic: str, committed: Offsets, decided: Offsets, broker_offsets: BrokerOffsets, before: int
-    ) -> dict[int, int]:
-        """By queue id, the offsets that a group has ``committed`` where messages stored ``before`` (ms) wait.
-
-        They are no less than the offsets that were ``decided`` before.
-        """
-        offsets: dict[int, int] = {}
-        for queue_id, offset in committed.items():
-            stored_at = broker_offsets.stored_at(topic, queue_id, offset)
-            since = 0 if queue_id in self.behind else self.at
-            if stored_at is not None and max(stored_at, since) < before:
-                offsets[queue_id] = offset if queue_id in self.moved else max(offset, decided.get(queue_id, 0))
-        return offsets
-
-
 # Committed offsets when the night ends.
 
 
@@ -512,18 +450,18 @@ class GroupCommits:
         is_later = stopped_at is not None and saved_at >= stopped_at
         return self.uncommitted() if is_later else {}
 
-    def limit(self, session: PullSession, until: int) -> dict[int, int]:
+    def limit(self, windows: PlannedWindows, until: int) -> dict[int, int]:
         """Ends the windows of queues in which the group was behind ``until`` (ms). Returns its offsets there.
 
         If the group moves to another offset of a queue later, the committed one says nothing about the time before.
         """
-        behind = self.behind(session, until, self.start.commits_at_pop)
+        behind = self.behind(windows, until, self.start.commits_at_pop)
         moved_later = {queue_id for at, queue_id in self.moves if at >= until}
         limits = {queue_id: offset for queue_id, offset in behind.items() if queue_id not in moved_later}
-        session.limit(limits)
+        windows.limit(limits)
         return limits
 
-    def behind(self, session: PullSession, until: int, commits_at_pop: bool = False) -> dict[int, int]:
+    def behind(self, windows: PlannedWindows, until: int, commits_at_pop: bool = False) -> dict[int, int]:
         """By queue id, the committed offsets of queues in which the group was behind ``until`` (ms)."""
         key, broker_offsets = self.start.key, self.start.broker_offsets
         saved_at = broker_offsets.committed_at
@@ -537,7 +475,7 @@ class GroupCommits:
             before = min(until, saved_at) - COMMIT_DELAY
         decided = self.start.offsets_so_far.of(key) | self.lost_to
         offsets = self.with_handed_out(self.uncommitted() | self.present)
-        return session.offsets_behind(key[1], offsets, decided, broker_offsets, before)
+        return windows.offsets_behind(key[1], offsets, decided, broker_offsets, before)
 
     def with_handed_out(self, committed: Offsets) -> dict[int, int]:
         """By queue id, how far pops have read, of offsets that are ``committed``."""
@@ -616,9 +554,8 @@ NOT_READ = "no client read the queue before"
 
 @dataclass(frozen=True)
 class _UnreadWindow:
-    """A window of one queue that no client reads until ``until`` (ms), and the list in which it belongs."""
+    """A window of one queue that no client reads until ``until`` (ms)."""
 
-    windows: list[PullWindow]
     queue_id: int
     window: PullWindow
     until: int
@@ -637,21 +574,19 @@ class UnreadQueues:
         """The group pulls under a subscription in [``begin``, ``end``) (ms). Call it in the order of time."""
         self._pulls.append((begin, end, row))
 
-    def add(self, windows: list[PullWindow], window: PullWindow, clients: ClientTags) -> None:
-        """Keeps what no client reads of a window that belongs in ``windows``."""
+    def add(self, window: PullWindow, clients: ClientTags) -> None:
+        """Keeps what no client reads of a window."""
         for queue_id, part in unread(window, clients):
-            self._waiting.append(_UnreadWindow(windows, queue_id, part, clients.valid_to))
+            self._waiting.append(_UnreadWindow(queue_id, part, clients.valid_to))
 
-    def keep(self, windows: list[PullWindow], window: PullWindow, at: int) -> PullWindow:
+    def keep(self, window: PullWindow, at: int) -> PullWindow:
         """Keeps what no client reads at ``at`` (ms) of a window of listed queues, and returns the rest."""
         rest = dict(window.offsets)
         for queue_id, offsets in window.offsets.items():
             until = read_from(queue_id, at, self._clients)
             if until > at:
                 del rest[queue_id]
-                self._waiting.append(
-                    _UnreadWindow(windows, queue_id, replace(window, offsets={queue_id: offsets}), until)
-                )
+                self._waiting.append(_UnreadWindow(queue_id, replace(window, offsets={queue_id: offsets}), until))
         return replace(window, offsets=rest)
 
     def begins(self, broker_offsets: BrokerOffsets) -> dict[int, int]:
@@ -669,15 +604,15 @@ class UnreadQueues:
         """The group's offset in a queue was set: what waits there is not pulled."""
         self._waiting = [queue for queue in self._waiting if queue.queue_id != queue_id]
 
-    def take_read(self) -> Iterator[tuple[list[PullWindow], PullWindow]]:
-        """Removes and returns what was pulled after all, by the pulls so far: windows, and the lists for them."""
+    def take_read(self) -> Iterator[PullWindow]:
+        """Removes and returns what was pulled after all, by the pulls so far."""
         waiting, self._waiting = self._waiting, []
         for queue in waiting:
             window = self._read(queue)
             if window is None:
                 self._waiting.append(queue)
             else:
-                yield queue.windows, window
+                yield window
 
     def _read(self, waiting: _UnreadWindow) -> PullWindow | None:
         for begin, end, row in self._pulls:
@@ -697,48 +632,86 @@ class UnreadQueues:
 
 
 class PlannedWindows:
-    """The ``online`` and ``backlog`` windows, their ``session``, and what waits ``unread`` because no client reads it.
+    """The windows of the night, and what waits ``unread`` because no client reads it.
 
-    ``uncertain``: the messages of which it is not known which client read them. ``ends``: by queue id, the offset at
-    which new messages begin.
+    The group pulls since ``at`` (ms) without a break or a reset. ``moved``: the queues that it pulls from another
+    offset than before: an operator set it, or they began again. ``behind``: those in which it was behind when the night
+    began, and that it did not begin anew. ``uncertain``: the messages of which it is not known which client read them.
+    ``ends``: by queue id, the offset at which new messages begin.
     """
 
     def __init__(self, clients: Sequence[ClientTags], filters: FiltersInForce, ends: Mapping[int, int]) -> None:
-        self.online: list[PullWindow] = []
-        self.backlog: list[PullWindow] = []
+        self.windows: list[PullWindow] = []
+        self.at = 0
+        self.moved: set[int] = set()
+        self.behind: set[int] = set()
         self.uncertain: list[UncertainChange] = []
-        self._ends = ends
-        self.session = PullSession()
         self.unread = UnreadQueues(clients, filters)
+        self._begins: dict[int, int] = {}
+        """By queue id, the number of windows before its last move."""
+        self._ends = ends
         self._clients = clients
 
-    def add(self, windows: list[PullWindow], window: PullWindow) -> None:
-        """Adds a window to ``online`` or ``backlog``, split by client."""
+    def add(self, window: PullWindow) -> None:
+        """Adds a window, split by client."""
         for during, clients in by_time(window, self._clients):
             if clients is None:
-                self.session.add(windows, during)
+                self.windows.append(during)
             else:
-                for part in by_client(during, clients):
-                    self.session.add(windows, part)
+                self.windows += by_client(during, clients)
                 if clients.undecided:
-                    begins = self._ends if windows is self.online else {}
+                    begins = self._ends if window.kind is WindowKind.ONLINE else {}
                     self.uncertain.append(undecided(during, clients, begins))
-                self.unread.add(windows, during, clients)
+                self.unread.add(during, clients)
 
     def read_later(self) -> None:
         """Adds what was pulled after all, because a client read its queue again."""
-        for windows, window in self.unread.take_read():
-            self.add(windows, window)
+        for window in self.unread.take_read():
+            self.add(window)
 
     def start(self, at: int) -> None:
         """The group begins to pull at ``at`` (ms)."""
         self.read_later()
-        self.session.start(at)
+        self.at = at
+        self.behind = set()
 
     def leave(self, queue_id: int) -> None:
         """The group goes on at another offset of a queue: what waits there is not pulled."""
         self.read_later()
         self.unread.forget(queue_id)
+
+    def move(self, queue_id: int) -> None:
+        """The group goes on at another offset of a queue. A committed offset says nothing about what was before."""
+        self.moved.add(queue_id)
+        self.behind.discard(queue_id)
+        self._begins[queue_id] = len(self.windows)
+
+    def limit(self, offsets: Offsets) -> None:
+        """Ends the night's windows of each queue, since its last move, at these offsets.
+
+        A client commits when it leaves. So what lies beyond a committed offset was not pulled in earlier times either.
+        """
+        if not offsets:
+            return
+        for number, window in enumerate(self.windows):
+            self.windows[number] = window.up_to(
+                {queue_id: end for queue_id, end in offsets.items() if number >= self._begins.get(queue_id, 0)}
+            )
+
+    def offsets_behind(
+        self, topic: str, committed: Offsets, decided: Offsets, broker_offsets: BrokerOffsets, before: int
+    ) -> dict[int, int]:
+        """By queue id, the offsets that a group has ``committed`` where messages stored ``before`` (ms) wait.
+
+        They are no less than the offsets that were ``decided`` before.
+        """
+        offsets: dict[int, int] = {}
+        for queue_id, offset in committed.items():
+            stored_at = broker_offsets.stored_at(topic, queue_id, offset)
+            since = 0 if queue_id in self.behind else self.at
+            if stored_at is not None and max(stored_at, since) < before:
+                offsets[queue_id] = offset if queue_id in self.moved else max(offset, decided.get(queue_id, 0))
+        return offsets
 
 
 # The timeline.
@@ -921,6 +894,14 @@ _OTHER_QUEUES = -1
 QUEUE_BEGAN_AGAIN = "a queue began again"
 
 
+def by_kind(windows: Sequence[PullWindow]) -> tuple[list[PullWindow], list[PullWindow]]:
+    """The windows of new messages only, and those also of messages of earlier nights."""
+    return (
+        [window for window in windows if window.kind is WindowKind.ONLINE],
+        [window for window in windows if window.kind is not WindowKind.ONLINE],
+    )
+
+
 def _mode(row: SubscriptionRow) -> ConsumeMode:
     return ConsumeMode.POP if row.pops else ConsumeMode.PULL
 
@@ -944,7 +925,8 @@ class GroupNightPlan:
         self._clients = clients
         new_from = group_start.offsets_so_far.topic_offsets(self.group.key[1]).ends_by_queue
         self._windows = PlannedWindows(clients, filters, new_from)
-        self.online, self.backlog = self._windows.online, self._windows.backlog
+        self._late: list[PullWindow] = []
+        """Of messages that the last night could not read."""
         self.undecided = self._windows.uncertain
         """What the group may have received: what only some of its clients keep, and what the broker deleted tonight."""
         self._position = Position()
@@ -954,6 +936,11 @@ class GroupNightPlan:
         self._reason = WAS_ONLINE
         self._stop: TimelineStep | None = None
         """The last one in the night, if the offsets that the group had then are known."""
+
+    @property
+    def windows(self) -> list[PullWindow]:
+        """All windows, in the order in which they were planned."""
+        return [*self._late, *self._windows.windows]
 
     def run(self, unread: Timeline | None = None) -> None:
         """Plans the night.
@@ -978,8 +965,8 @@ class GroupNightPlan:
         if is_pulling:
             self._note_unwatched()
             # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
-            limits = self._committed.limit(self._windows.session, FOREVER)
-            self.group.behind = bool(self._committed.behind(self._windows.session, FOREVER))
+            limits = self._committed.limit(self._windows, FOREVER)
+            self.group.behind = bool(self._committed.behind(self._windows, FOREVER))
             self.group.decided_to.update(limits)
         else:
             self._wait()
@@ -992,7 +979,7 @@ class GroupNightPlan:
         if line.pulls_at_first:
             assert line.first is not None
             as_of = self._offsets_so_far.as_of or 0
-            self._windows.session.at = as_of
+            self._windows.at = as_of
             self._catch_up(line.first)
             self._go_on(line.first, BEGINNING if unread is None else as_of + 1, line.steps)
         elif self._offsets_so_far.removed(self.group.key):
@@ -1057,13 +1044,13 @@ class GroupNightPlan:
         earlier nights decided stays.
         """
         if at not in self._line.commits:
-            return self._committed.limit(self._windows.session, at)
-        decided, moved = self._offsets_so_far.of(self.group.key), self._windows.session.moved
+            return self._committed.limit(self._windows, at)
+        decided, moved = self._offsets_so_far.of(self.group.key), self._windows.moved
         offsets = {
             queue_id: offset if queue_id in moved else max(offset, decided.get(queue_id, 0))
             for queue_id, offset in self._line.commits[at].items()
         }
-        self._windows.session.limit(offsets)
+        self._windows.limit(offsets)
         return offsets
 
     def _commit(self, at: int, offsets: Offsets) -> None:
@@ -1085,7 +1072,7 @@ class GroupNightPlan:
                 kind=WindowKind.BACKLOG, reason=COMMITTED_AWAY, mode=_mode(stop.before),
             )  # fmt: skip
             if passed:
-                self._windows.add(self.backlog, window)
+                self._windows.add(window)
             delivered = window.message_filter.delivered
             position.reset |= moved.keys() - passed.keys()
         else:
@@ -1104,8 +1091,10 @@ class GroupNightPlan:
             return
         self.undecided += [
             UncertainChange.in_window(window, FALSE, TRUE, NOT_WATCHED)
-            for window in self.backlog
-            if window.available_at is not None and since <= window.available_at <= step.at
+            for window in self._windows.windows
+            if window.kind is not WindowKind.ONLINE
+            and window.available_at is not None
+            and since <= window.available_at <= step.at
         ]
         if step.moment is not Moment.START:
             self._add_unseen(since, step.at, ends)
@@ -1149,8 +1138,8 @@ class GroupNightPlan:
         plan.run()
         end = (self._offsets_so_far.as_of or 0) + 1
         # Of earlier nights' messages, the last night filtered those of its backlog.
-        for window in (*plan.online, *plan.backlog):
-            self.online.append(replace(window, stored_to=min(window.stored_to, end), kind=WindowKind.ONLINE))
+        for window in chain(*by_kind(plan.windows)):
+            self._late.append(replace(window, stored_to=min(window.stored_to, end), kind=WindowKind.ONLINE))
         return plan.group
 
     def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[TimelineStep]) -> None:
@@ -1159,7 +1148,7 @@ class GroupNightPlan:
         self._windows.unread.note_pulls(row, begin, end)
         for start, stop, in_force in self._filters.during(row, begin, end):
             window = PullWindow(in_force, row.valid_from, start, stop, reason=self._reason, mode=_mode(row))
-            self._windows.add(self.online, window)
+            self._windows.add(window)
 
     def _start(self, step: TimelineStep, kind: WindowKind) -> None:
         """The group pulls what waits for it. What the broker deleted is lost to it."""
@@ -1171,7 +1160,7 @@ class GroupNightPlan:
             first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
             ranges[queue_id] = first, NO_END
             if queue_id in position.reset:
-                self._windows.session.move(queue_id)
+                self._windows.move(queue_id)
             elif first > offset:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
                 self._committed.lost_to[queue_id] = first
@@ -1194,16 +1183,16 @@ class GroupNightPlan:
                 queues = {queue_id: ranges[queue_id] for queue_id, other in reasons.items() if other == reason}
                 kind_of_part = WindowKind.RESET if reason == RESET else kind
                 part = replace(window, offsets=queues, only_listed=True, kind=kind_of_part, reason=reason)
-                self._windows.add(self.backlog, part)
+                self._windows.add(part)
                 nothing = {} if window.only_listed else dict.fromkeys(queues, (0, 0))
                 listed = {queue_id: offsets for queue_id, offsets in window.offsets.items() if queue_id not in queues}
                 window = replace(window, offsets=listed | nothing)
         if not window.only_listed or window.offsets:
-            self._windows.add(self.backlog, window)
+            self._windows.add(window)
         if position.stored_from is not None:
             others = dict.fromkeys(ranges, (0, 0))
             rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
-            self._windows.add(self.backlog, rest)
+            self._windows.add(rest)
 
     def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, str]:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
@@ -1227,8 +1216,8 @@ class GroupNightPlan:
             self._position.reset.add(queue_id)
             return
         self._reason = RESET
-        self._windows.session.at = step.at
-        self._windows.session.move(queue_id)
+        self._windows.at = step.at
+        self._windows.move(queue_id)
         message_filter = self._filters.at(step.row, step.at)
         ranges = {queue_id: (offset, NO_END)}
         window = PullWindow(
@@ -1236,7 +1225,7 @@ class GroupNightPlan:
             physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
             kind=WindowKind.RESET, reason=RESET, mode=_mode(step.row),
         )  # fmt: skip
-        self._windows.add(self.backlog, window)
+        self._windows.add(window)
         next_step = next(
             (later_step for later_step in later if later_step.moment in (Moment.CHANGE, Moment.STOP)), None
         )
@@ -1248,7 +1237,7 @@ class GroupNightPlan:
     def _restart(self, restart: QueueRestart, is_pulling: bool) -> None:
         """A queue begins again. What waited for the group in the old one is lost to it."""
         self._windows.leave(restart.queue_id)
-        self._windows.session.move(restart.queue_id)
+        self._windows.move(restart.queue_id)
         if not is_pulling and not (self._begins_anew and restart.keeps_offsets):
             self._position.begin_again(restart)
 
@@ -1262,15 +1251,15 @@ class GroupNightPlan:
     def _catch_up(self, row: SubscriptionRow) -> None:
         """A group that was behind continues at its offset of the night before, with its subscription of that time."""
         ranges = self._offsets_so_far.behind(self.group.key)
-        self._windows.session.behind = set(ranges)
+        self._windows.behind = set(ranges)
         if ranges:
             as_of = self._offsets_so_far.as_of or row.valid_from
-            physical_ranges = self._physical_ranges(self._windows.session.at, log_start=0)
+            physical_ranges = self._physical_ranges(self._windows.at, log_start=0)
             window = PullWindow(
                 self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True,
                 physical_ranges=physical_ranges, kind=WindowKind.BACKLOG, reason=WAS_BEHIND, mode=_mode(row),
             )  # fmt: skip
-            self._windows.add(self.backlog, self._windows.unread.keep(self.backlog, window, as_of))
+            self._windows.add(self._windows.unread.keep(window, as_of))
 
     def _wait(self) -> None:
         """The group does not pull when the night ends: it left, or the broker refuses its pulls.
@@ -1295,7 +1284,7 @@ class GroupNightPlan:
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset
         read = self._committed.with_handed_out(committed)
-        self._windows.session.limit({queue_id: offset for queue_id, offset in read.items() if queue_id not in reset})
+        self._windows.limit({queue_id: offset for queue_id, offset in read.items() if queue_id not in reset})
 
     def _note_last_request(self, row: SubscriptionRow, at: int) -> None:
         """A SimpleConsumer left at ``at`` (ms), and the proxy held its request."""
@@ -1310,12 +1299,12 @@ class GroupNightPlan:
         if after.pops:
             change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
             if change is not None and self._group_start.is_in_order:
-                change = replace(change, stored_from=self._windows.session.at, stored_to=at, reason=IN_ORDER)
+                change = replace(change, stored_from=self._windows.at, stored_to=at, reason=IN_ORDER)
                 if behind := self._offsets_so_far.behind(self.group.key):
                     waiting = replace(change, stored_from=BEGINNING, offsets=behind, only_listed=True)
                     self.uncertain_changes.append(waiting)
         else:
             change = uncertain_change(before, old, new, at)
-        is_all_unseen = self._windows.session.at >= self._line.unseen.get(at, FOREVER)
+        is_all_unseen = self._windows.at >= self._line.unseen.get(at, FOREVER)
         if change is not None and not (is_all_unseen and change.stored_to <= at):
             self.uncertain_changes.append(change)

@@ -47,6 +47,7 @@ from filtering.consumption.group import (
     Timeline,
     TimelineStep,
     after_night,
+    by_kind,
     protocol_before,
     timeline,
     undecided_between,
@@ -156,8 +157,7 @@ class _NightPlanner:
         self._seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
         for disagreement in seeming_disagreements(history, events):
             self._seeming[disagreement.key].append(disagreement)
-        self._online: list[PullWindow] = []
-        self._backlog: list[PullWindow] = []
+        self._windows: list[PullWindow] = []
         self._uncertain_changes: list[UncertainChange] = []
         self._groups: list[GroupNight] = []
         self._lost: list[PullWindow] = []
@@ -177,16 +177,13 @@ class _NightPlanner:
             topics = [*retry_topics(*key), *([] if key in self._rows else [key[1]])]
             self._groups += _popped_groups(key[0], topics, self._offsets_so_far, self._broker_offsets)
         allocated, assumed = self._shared_queues()
-        return NightPlan(
-            self._online, self._backlog, self._uncertain_changes, self._groups, self._lost, allocated, assumed
-        )
+        return NightPlan(*by_kind(self._windows), self._uncertain_changes, self._groups, self._lost, allocated, assumed)
 
     def _broadcast(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> None:
         """Plans a group of which each client gets all messages."""
         clients = self._broadcasting[key]
         night = BroadcastNight(key, rows, clients, filters, self._offsets_so_far, self._broker_offsets)
-        self._online += night.online
-        self._backlog += night.backlog
+        self._windows += night.windows
         self._uncertain_changes += night.uncertain_changes
         self._groups.append(night.group)
 
@@ -196,8 +193,7 @@ class _NightPlanner:
             self._group_start(key, rows), self._timeline(key, rows, filters), filters, self._client_tags.get(key, ())
         )
         night.run(_unread(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
-        self._online += night.online
-        self._backlog += night.backlog
+        self._windows += night.windows
         self._uncertain_changes += self._uncertain(key, rows, filters, night)
         self._uncertain_changes += night.undecided
         self._lost += night.lost

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from filtering.counted import check_type
 from filtering.predicate import Predicate, from_json
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, version_of
 from filtering.sql92.errors import InvalidExpression
@@ -17,7 +18,6 @@ from filtering.sql92.normal_form import NormalFormBuilder, PredicateBuilder
 from filtering.sql92.parser import SyntaxTree, parse
 from filtering.sql92.reference import evaluate
 from filtering.sql92.tokens import TEXT_SEARCHES
-from filtering.type_checks import check_type
 
 if TYPE_CHECKING:
     from filtering.sql92.predicate_sql import Properties

@@ -27,6 +27,7 @@ from sqlglot.errors import UnsupportedError
 from sqlglot.expressions import DType
 from sqlglot.generator import Generator
 
+from filtering.counted import check_type
 from filtering.predicate import (
     And,
     Comparison,
@@ -48,7 +49,6 @@ from filtering.predicate import (
     postorder,
     without_not,
 )
-from filtering.type_checks import check_type
 
 Properties: TypeAlias = str | Mapping[str, str] | Callable[[str], str]
 """Where properties are: the SQL text of a map (PostgreSQL: of JSON); a mapping of names to the SQL texts of text

@@ -11,10 +11,9 @@ from typing import NamedTuple, TypeVar
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import ConsumerFilterManager
-from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.rocketmq_version import RocketMQVersion
 from filtering.sql92 import Expressions
-from filtering.subscription_data import SUB_ALL, Subscription, expression_type, is_tag_type
+from filtering.subscription_data import SUB_ALL, ConsumerGroupInfo, Subscription, expression_type, is_tag_type
 from filtering.subscriptions.events import SENT_WITH_REQUESTS, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.subscription_row import State, SubscriptionRow, compile_subscription
 

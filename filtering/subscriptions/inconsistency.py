@@ -10,10 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.counted import listed, shortened
 from filtering.frozen import frozen
-from filtering.subscription_data import Filter, filter_of
+from filtering.subscription_data import ConsumerGroupInfo, Filter, filter_of
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import append_state, states_by_key
 from filtering.subscriptions.subscription_row import State, SubscriptionRow

@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from filtering.consumer_group_info import ConsumerGroupInfo
-from filtering.subscription_data import SQL92, Subscription, expression_type, filter_of
+from filtering.subscription_data import SQL92, ConsumerGroupInfo, Subscription, expression_type, filter_of
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, Operation, SubscriptionEvent, in_order
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from answers.audits.data_file_checks import damaged_files
+from answers.audits.checks import damaged_files
 from answers.facts import check_broker
 from filtering.counted import counted
 from filtering.time_spans import DAY

@@ -46,11 +46,17 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFile, DataFileWriter
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.bodies import Bodies
-from schemas.messages.commitlog_rows import NUMBERS, CommitlogRows, Messages, store_dates
-from schemas.messages.multi_dispatched import MultiDispatched, multi_dispatched
-from schemas.messages.pop_bodies import pop_records
-from schemas.messages.stored_messages import WHOLE_LOG, StoredEntries, StoredRange, read_entries, read_messages
-from schemas.messages.topic_batches import TopicBatch, TopicBatches
+from schemas.messages.commitlog_rows import NUMBERS, CommitlogRows, Messages, TopicBatch, TopicBatches, store_dates
+from schemas.messages.pop_json import pop_records
+from schemas.messages.stored_messages import (
+    WHOLE_LOG,
+    MultiDispatched,
+    StoredEntries,
+    StoredRange,
+    multi_dispatched,
+    read_entries,
+    read_messages,
+)
 from schemas.messages.traces import TraceReader
 from schemas.pops import POP_RECORDS
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk

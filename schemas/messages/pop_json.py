@@ -1,4 +1,4 @@
-"""Reads the JSON bodies of the broker's record of pops: all of a chunk at once.
+"""Reads the broker's record of pops from a chunk of its log: JSON bodies, and from them rows of POP_RECORDS.
 
 A broker writes plain bodies: objects of whole numbers, ASCII texts without escapes, lists of whole numbers, and
 booleans, without spaces (fastjson). One loop reads them. Arrow reads all others, which are rare.
@@ -7,7 +7,7 @@ Source: PopCheckPoint, AckMsg, BatchAckMsg (org.apache.rocketmq.store.pop).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,12 @@ from pyarrow import json
 
 from filtering.kernels.compile import Int, compiled
 from filtering.pops.handed_out import NONE
+from filtering.pops.record import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, TIMER_TOPIC, is_record_topic
+from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
+from schemas.arrow_batches import decoded, dictionary_column, repeated
+from schemas.messages.commitlog_rows import Messages
+from schemas.pops import POP_RECORDS
+from schemas.rocketmq_store.commitlog_walk import Damage, Records, body_crcs
 from schemas.rocketmq_store.property_columns import Interner
 from schemas.rocketmq_store.record_layout import Bytes, Positions, binary_array, spans
 
@@ -344,3 +350,119 @@ def _parsed_lines(data: Bytes, bounds: Positions) -> Iterator[tuple[int, pa.Tabl
     else:
         yield from _parsed_lines(data, bounds[: count // 2 + 1])
         yield from _parsed_lines(data, bounds[count // 2 :])
+
+
+# Rows of POP_RECORDS.
+
+
+NOT_A_RECORD = "a message among records of pops, whose tag is neither ck, ack nor bAck"
+DAMAGED_BODY = "a record of pops whose body is damaged"
+NOT_JSON = "a record of pops whose body is not the JSON object that a broker writes"
+INCOMPLETE = "a record of pops whose body lacks a value, or has one that cannot be"
+_LONGEST_POP = 1 << 10
+"""A checkpoint with more messages is not a broker's: a pop returns at most 32."""
+
+
+def pop_records(records: Records, messages: Messages, run: str) -> tuple[pa.RecordBatch | None, Sequence[Damage]]:
+    """Rows of POP_RECORDS for the records of pops among some messages of a log, and those that cannot be read.
+
+    ``messages`` are those of ``records``, in the same order. The source of damage is the topic of the message.
+    """
+    at, is_copy = _positions(messages)
+    if not len(at):
+        return None, ()
+    damage: list[Damage] = []
+
+    def reject(rejected: NDArray[np.int64], reason: str) -> None:
+        damage.extend(_damage(records, messages, rejected, reason))
+
+    tags = decoded(messages.named["TAGS"].take(pa.array(at)))
+    kinds = pc.index_in(tags, value_set=pa.array([CHECKPOINT, ACK, BATCH_ACK])).fill_null(-1).to_numpy()
+    reject(at[kinds < 0], NOT_A_RECORD)
+    computed = body_crcs(records.log, records.at("body")[at], records.at("body_length")[at])
+    is_damaged = computed != records.numbers("body_crc")[at]
+    reject(at[is_damaged & (kinds >= 0)], DAMAGED_BODY)
+    readable = (kinds >= 0) & ~is_damaged
+    at, is_copy, kinds = at[readable], is_copy[readable], kinds[readable]
+    bodies, parsed = read_bodies(records.log, records.at("body")[at], records.at("body_length")[at])
+    reject(at[~parsed], NOT_JSON)
+    offsets, lengths, complete = _queue_offsets(bodies, kinds)
+    reject(at[parsed & ~complete], INCOMPLETE)
+    if not complete.any():
+        return None, damage
+    record_row = np.repeat(np.flatnonzero(complete), lengths)
+    bodies, at, is_copy, kinds = bodies.take(record_row), at[record_row], is_copy[record_row], kinds[record_row]
+    is_checkpoint = kinds == 0
+    columns = {
+        "commitlog_offset": pa.array(records.physical_offsets()[at]),
+        "kind": dictionary_column((CHECKPOINT, ACK, BATCH_ACK), kinds),
+        "consumer_group": bodies.text("c"),
+        "topic": bodies.text("t"),
+        "queue_id": pa.array(bodies.numbers["q"], pa.int32()),
+        "queue_offset": pa.array(offsets),
+        "start_offset": pa.array(bodies.numbers["so"]),
+        "popped_at": pa.array(bodies.numbers["pt"]),
+        "invisible_time": pa.array(bodies.numbers["it"], mask=~is_checkpoint),
+        "messages": pa.array(np.repeat(lengths, lengths), pa.int32()),
+        "is_copy": pa.array(is_copy),
+        "is_put_again": pa.array(bodies.is_put_again),
+        "store_timestamp": pa.array(messages.store_timestamp[at]),
+        "run": repeated(run, len(at)),
+    }
+    return POP_RECORDS.batch(columns, len(at)), damage
+
+
+def _positions(messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where records of pops are among messages, and which of them the broker appended again when they were due."""
+    is_record_shape = np.array([is_record_topic(shape.topic) for shape in messages.shapes], bool)
+    at = np.flatnonzero(is_record_shape[messages.shape_of]) if is_record_shape.any() else np.empty(0, np.int64)
+    if not len(at):
+        return at, np.empty(0, bool)
+    is_timer = np.array([shape.topic == TIMER_TOPIC for shape in messages.shapes], bool)[messages.shape_of[at]]
+    real_topic = messages.properties([REAL_TOPIC], at).get(REAL_TOPIC)
+    if real_topic is None:
+        return at[~is_timer], np.zeros(int((~is_timer).sum()), bool)
+    texts = real_topic.text_of_each()
+    has_revive_topic = pc.starts_with(texts, REVIVE_TOPIC_PREFIX).fill_null(False).to_numpy(zero_copy_only=False)
+    is_record = ~is_timer | has_revive_topic
+    return at[is_record], (~is_timer & has_revive_topic)[is_record]
+
+
+def _queue_offsets(
+    bodies: Bodies, kinds: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """The queue offsets of all bodies, one after another; the number of each body's; which bodies have all values.
+
+    The offsets and numbers are only of those bodies. Without ``d``, a checkpoint is of consecutive offsets
+    (PopCheckPoint.ackOffsetByIndex).
+    """
+    numbers = bodies.numbers
+    is_checkpoint, is_ack = kinds == 0, kinds == 1
+    complete = (bodies.texts["c"] >= 0) & (bodies.texts["t"] >= 0) & (~is_checkpoint | (numbers["it"] >= 0))
+    for name in ("q", "so", "pt"):
+        complete &= numbers[name] >= 0
+    (first_listed, listed), (first_acknowledged, acknowledged) = (bodies.lists[name] for name in LISTS)
+    consecutive = np.where(is_checkpoint & (listed == 0), np.clip(numbers["n"], 0, _LONGEST_POP), 0)
+    lengths = np.where(is_checkpoint, np.where(listed > 0, listed, consecutive), np.where(is_ack, 1, acknowledged))
+    complete &= (lengths > 0) & (lengths <= _LONGEST_POP)
+    lengths = np.where(complete, lengths, 0)
+    record = np.repeat(np.arange(len(kinds)), lengths)
+    nth = np.arange(len(record)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    is_listed = (~is_ack & (consecutive == 0))[record]
+    first = np.where(is_checkpoint, first_listed, first_acknowledged)[record]
+    offsets = np.where(is_ack, numbers["ao"], 0)[record]
+    offsets[is_listed] = bodies.listed[(first + nth)[is_listed]]
+    offsets[~is_listed & is_checkpoint[record]] = nth[~is_listed & is_checkpoint[record]]
+    is_negative = offsets < 0
+    offsets += np.where(is_checkpoint, numbers["so"], 0)[record]
+    complete[record[is_negative]] = False
+    is_kept = complete[record]
+    return offsets[is_kept], lengths[complete], complete
+
+
+def _damage(records: Records, messages: Messages, rejected: NDArray[np.int64], reason: str) -> Iterator[Damage]:
+    starts, lengths = records.at("body"), records.at("body_length")
+    for row in rejected.tolist():
+        body = records.log[starts[row] : starts[row] + lengths[row]].tobytes()
+        topic = messages.shapes[messages.shape_of[row]].topic
+        yield Damage(topic, int(records.physical_offsets()[row]), reason, body)

@@ -3,9 +3,10 @@ each."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -13,9 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from filtering.delivery.entries import Entries, among
+from filtering.broker_config import BrokerConfig
+from filtering.delivery.entries import (
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+    Entries,
+    Int64s,
+    MultiDispatch,
+    among,
+    has_entry,
+)
 from filtering.delivery.pull_window import NO_END
 from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
+from filtering.tags_code import DELAY_PROPERTY, entry_tags_codes
 from filtering.time_spans import BEGINNING, FOREVER
 from schemas.arrow_batches import one_array
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
@@ -23,9 +34,8 @@ from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, filtered_by_mask, may_hold, read_rows, sorted_by, within
 from schemas.delta.warehouse import Warehouse
-from schemas.messages.commitlog_rows import NUMBERS, Messages, Shape
-from schemas.messages.topic_batches import TopicBatch, topic_batches
-from schemas.rocketmq_store.property_text import values_of
+from schemas.messages.commitlog_rows import NUMBERS, Int32s, Messages, Shape, TopicBatch, concat, topic_batches
+from schemas.rocketmq_store.property_text import names_of, values_of
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE
@@ -397,3 +407,140 @@ def _read_by(
     part: StoredRange, read: Callable[[StoredRange], Iterator[Entries]], function: Callable[[Iterator[Entries]], Result]
 ) -> Result:
     return function(read(part))
+
+
+# Messages that have entries in more queues than their own.
+
+
+_NAMES = (MULTI_DISPATCH, MULTI_QUEUE_OFFSET, DELAY_PROPERTY)
+
+
+@dataclass(frozen=True, eq=False)
+class MultiDispatched:
+    """Messages with both properties of :class:`MultiDispatch`, in the order of the log.
+
+    Arrays have an element for each of them. ``tags_code`` is that of the message's own entry. ``is_dispatched``:
+    whether the message gets more entries.
+    """
+
+    messages: Messages
+    names: pa.StringArray
+    offsets: pa.StringArray
+    tags_code: Int64s
+    is_dispatched: NDArray[np.bool_]
+
+    def without(self, known: NDArray[np.bool_]) -> MultiDispatched:
+        """Those that are not known."""
+        mask = pa.array(~known)
+        return MultiDispatched(
+            self.messages.take(np.flatnonzero(~known)), self.names.filter(mask), self.offsets.filter(mask),
+            self.tags_code[~known], self.is_dispatched[~known],
+        )  # fmt: skip
+
+    def entries(self, dispatch: MultiDispatch) -> Iterator[tuple[int, str, int, int]]:
+        """Each entry: the position of its message, and its name, queue id and queue offset."""
+        columns = self.names.to_pylist(), self.offsets.to_pylist(), self.messages.queue_id.tolist()
+        for at, row in enumerate(zip(*columns, self.is_dispatched.tolist(), strict=True)):
+            names, offsets, queue_id, is_dispatched = row
+            for place in dispatch.entries(names, offsets, queue_id, is_dispatched):
+                yield (at, *place)
+
+
+def multi_dispatched(
+    storage: Storage, paths: Sequence[str], offsets: PhysicalRange, properties: Collection[str], broker: BrokerConfig
+) -> MultiDispatched | None:
+    """Those in some files of commitlog, whose physical offsets are in ``offsets``; None if there are none.
+
+    ``properties``: the other properties that are needed.
+    """
+    parts = []
+    for path in paths:
+        if has_property(storage, path, MULTI_QUEUE_OFFSET):
+            for messages in read_messages(storage, [path], offsets, None, {*_NAMES, *properties}):
+                texts = messages.properties(_NAMES[:2], np.arange(len(messages)))
+                if len(texts) == 2:
+                    has_both = [column.text_of_each().is_valid().to_numpy(False) for column in texts.values()]
+                    parts.append(messages.take(np.flatnonzero(np.logical_and(*has_both))))
+    if not parts:
+        return None
+    messages = concat(parts)
+    if (np.diff(messages.commitlog_offset) < 0).any():  # a recovered message is in a later file than those behind it
+        messages = messages.take(np.argsort(messages.commitlog_offset))
+    return _of(messages, broker)
+
+
+def _of(messages: Messages, broker: BrokerConfig) -> MultiDispatched:
+    every = np.arange(len(messages))
+    texts = {name: column.text_of_each() for name, column in messages.properties(_NAMES, every).items()}
+    nulls = pa.nulls(len(messages), pa.string())
+    topic_of_shape = [shape.topic for shape in messages.shapes]
+    excluded = broker.version.not_multi_dispatched
+    is_dispatched = np.array([not topic.startswith(excluded) for topic in topic_of_shape], bool)
+    codes = entry_tags_codes(
+        pa.array(topic_of_shape, pa.string()).take(pa.array(messages.shape_of)), messages.named["TAGS"],
+        texts.get(DELAY_PROPERTY, nulls), pa.array(messages.store_timestamp), broker.delay_levels,
+    )  # fmt: skip
+    return MultiDispatched(
+        messages, texts.get(MULTI_DISPATCH, nulls), texts.get(MULTI_QUEUE_OFFSET, nulls), np.asarray(codes),
+        has_entry(messages.sys_flag) & is_dispatched[messages.shape_of],
+    )  # fmt: skip
+
+
+# The names of the properties that the messages of a topic have.
+
+
+def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+    """By topic, the names of the properties that messages have. TAGS, KEYS and UNIQ_KEY are always among them.
+
+    ``asked``: by topic, the names that some filter reads. A file lists these for a topic even if no message has them,
+    so their values are searched until one is found. Other names are taken as listed. Topics without messages are left
+    out, and so may be topics for which no name but TAGS, KEYS and UNIQ_KEY is asked.
+    """
+    search = _Search({topic: set(names) - set(NAMED_PROPERTIES) for topic, names in asked.items()})
+    storage = warehouse.log(COMMITLOG).storage
+    for file in warehouse.files(COMMITLOG, broker_name):
+        with open_data_file(COMMITLOG, storage, file.path, ["topic", "property_names"]) as opened:
+            for group in range(len(opened.row_groups)):
+                if not any(search.missing.values()):
+                    return search.names
+                search.look_into(opened, group)
+    return search.names
+
+
+@dataclass
+class _Search:
+    """``missing``: by topic, the names that were asked for and not found so far."""
+
+    missing: dict[str, set[str]]
+    names: dict[str, set[str]] = field(default_factory=lambda: defaultdict(lambda: set(NAMED_PROPERTIES)))
+
+    def look_into(self, opened: OpenDataFile, group: int) -> None:
+        rows = opened.read(group, ["topic", "property_names", "more_properties"])
+        shapes, shape_of = shapes_of(rows)
+
+        @cache
+        def has_value(slot: int) -> NDArray[np.bool_]:
+            return _has_value(opened, group, SLOTS[slot], shape_of, len(shapes))
+
+        for number, shape in enumerate(shapes):
+            missing = self.missing.get(shape.topic, set())
+            self.names[shape.topic].update(set(filter(None, shape.names)) - missing)
+            for slot, name in enumerate(shape.names):
+                if name in missing and has_value(slot)[number]:
+                    self._add(shape.topic, name)
+        others = rows.filter(pc.is_valid(rows["more_properties"]))
+        if len(others):
+            row_of, names = names_of(others["more_properties"].combine_chunks())
+            named = pa.table([others["topic"].take(pa.array(row_of)), names], ["topic", "name"])
+            for row in named.group_by(["topic", "name"]).aggregate([]).to_pylist():
+                self._add(row["topic"], row["name"])
+
+    def _add(self, topic: str, name: str) -> None:
+        self.names[topic].add(name)
+        self.missing.get(topic, set()).discard(name)
+
+
+def _has_value(opened: OpenDataFile, group: int, column: str, shape_of: Int32s, shapes: int) -> NDArray[np.bool_]:
+    """Which shapes have a row in a row group with a value in a column."""
+    is_valid = opened.read(group, [column])[column].is_valid().to_numpy()
+    return np.bincount(shape_of[is_valid], minlength=shapes) > 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs import explain, lag, nightly
-from schemas.messages.pop_bodies import NOT_A_RECORD
+from schemas.messages.pop_json import NOT_A_RECORD
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.storage import Storage
 from tests.nights.commands import Run, rows_of

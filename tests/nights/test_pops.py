@@ -30,7 +30,7 @@ from filtering.explanation.journey import JourneyStepKind
 from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if
 from schemas.delta.warehouse import Warehouse
-from schemas.messages.pop_bodies import DAMAGED_BODY, NOT_JSON
+from schemas.messages.pop_json import DAMAGED_BODY, NOT_JSON
 from schemas.pops import POPS
 from tests.captures import capture, rows
 from tests.nights.commands import NIGHTS, Run, night, rows_of, without_runs

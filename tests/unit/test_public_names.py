@@ -11,9 +11,8 @@ from filtering.matcher import match
 from filtering.sql92 import EvaluationError, InvalidExpression, compile
 from filtering.subscription_data import build_subscription_data
 from filtering.tags_code import java_hash
-from schemas.quality_results import QUALITY_RESULTS
 from schemas.run_ledger import RUN_LEDGER
-from schemas.tables import TABLES
+from schemas.tables import QUALITY_RESULTS, TABLES
 
 COLUMNS = {
     "commitlog": "broker_name commitlog_offset topic queue_id queue_offset store_size born_timestamp store_timestamp "

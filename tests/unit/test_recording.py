@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from filtering.consumer_group_info import ConsumerGroupInfo
-from filtering.subscription_data import Subscription, new_subscription
+from filtering.subscription_data import ConsumerGroupInfo, Subscription, new_subscription
 from filtering.subscriptions.watch import Look, WatchedClient, WatchedGroup, changes
 from schemas.errors import UsageError
 from schemas.recording import Recorder, locked, recorded_brokers

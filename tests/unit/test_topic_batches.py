@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.messages import topic_batches as module
-from schemas.messages.commitlog_rows import Messages, Shape
-from schemas.messages.topic_batches import TopicBatch, TopicBatches, topic_batches
+from schemas.messages import commitlog_rows as module
+from schemas.messages.commitlog_rows import Messages, Shape, TopicBatch, TopicBatches, topic_batches
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from filtering.consumer_group_info import ConsumerGroupInfo
-from filtering.subscription_data import new_subscription
+from filtering.subscription_data import ConsumerGroupInfo, new_subscription
 from filtering.subscriptions.events import SubscriptionEvent, event_line, parse_event
 from filtering.subscriptions.watch import NOBODY, Look, WatchedClient, WatchedGroup, asked_again, changes
 

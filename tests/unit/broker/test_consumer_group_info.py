@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from filtering.consumer_group_info import ConsumerGroupInfo
-from filtering.subscription_data import Subscription
+from filtering.subscription_data import ConsumerGroupInfo, Subscription
 from tests.unit.broker import cases
 
 

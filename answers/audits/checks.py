@@ -1,17 +1,13 @@
-"""The relation for the audit of pops: the broker's own record compared with our filters.
-
-A checkpoint names the queue offsets that a pop handed out. What lies between the offset at which it began and the last
-of them, and is not handed out, was read and did not match. So the record has the broker's answer for each of these
-messages, and the filter of the request, applied here, must give the same.
-"""
+"""Relations of audits that have data of their own: pops, data files, and what Spark computes."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +16,7 @@ from numpy.typing import NDArray
 from answers.audits.scope import Scope
 from answers.facts import BrokerFacts
 from filtering.broker_config import BrokerConfig
+from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import Entries, Int64s
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import PullWindow
@@ -30,10 +27,27 @@ from filtering.subscriptions.history import state_at, states_by_key
 from filtering.subscriptions.inconsistency import client_states
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.arrow_batches import table_of
+from schemas.commitlog import COMMITLOG
+from schemas.delta.delta_log import DataFileDamaged, verify_file
+from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import group_numbers, within
+from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_messages import scan_entries
-from schemas.pops import POPS
-from schemas.spark_tasks import Session
+from schemas.pops import POPS, TRACED
+from schemas.spark_tasks import Session, run_tasks
+from schemas.storage import Storage
+from schemas.tables import CONSUMEQUEUE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+# Pops: the broker's own record compared with our filters.
+#
+# A checkpoint names the queue offsets that a pop handed out. What lies between the offset at which it began and the
+# last of them, and is not handed out, was read and did not match. So the record has the broker's answer for each of
+# these messages, and the filter of the request, applied here, must give the same.
+
 
 Array = NDArray[Any]
 POP_CHECKS = pa.schema(
@@ -197,3 +211,183 @@ def _place(queue_id: Array, queue_offset: Int64s) -> Int64s:
     """A number for a place in a queue, ascending by queue id and offset."""
     place: Int64s = (queue_id.astype(np.int64) << 40) + queue_offset
     return place
+
+
+# Data files with the damage of their pages, and the columns of the tables. Page checksums and statistics are verified
+# as parallel tasks.
+
+
+DATA_FILES = pa.schema(
+    [
+        ("table_name", pa.string()),
+        ("broker_name", pa.string()),
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("rows", pa.int64()),
+        ("damage", pa.string()),
+        ("remedy", pa.string()),
+    ]
+)
+TABLE_COLUMNS = pa.schema(
+    [("table_name", pa.string()), ("column_name", pa.string()), ("declared", pa.string()), ("found", pa.string())]
+)
+FILES_IN_A_TASK = 8
+
+
+def data_files(scope: Scope, read_whole: Collection[str], session: Session) -> pa.Table:
+    """A row of DATA_FILES for each data file that audits read; ``damage`` is null if every page can be read.
+
+    ``read_whole``: the names of tables of which audits read the rows of all nights.
+    """
+    files = {table: _files_read(scope, table, read_whole) for table in scope.tables}
+    damaged = damaged_files(scope.warehouse, files, session)
+    rows = []
+    for table, table_files in files.items():
+        for file in table_files:
+            error = damaged.get(file.path)
+            damage, remedy = (error.reason, error.remedy) if error else (None, None)
+            rows.append((table.name, file.broker_name, file.path, file.size, file.rows, damage, remedy))
+    return table_of(DATA_FILES, rows)
+
+
+def _files_read(scope: Scope, table: Table, read_whole: Collection[str]) -> list[StoredFile]:
+    if table.name in read_whole:
+        return scope.warehouse.log(table).files
+    files = {file.path: file for file in scope.new_files(table)}
+    if table in (COMMITLOG, CONSUMEQUEUE):
+        files |= {file.path: file for file in scope.files_of_range(table)}
+    return list(files.values())
+
+
+@dataclass(frozen=True)
+class _FilesOfTable:
+    table: Table
+    storage: Storage
+    files: tuple[StoredFile, ...]
+
+
+def damaged_files(
+    warehouse: Warehouse, files: Mapping[Table, Sequence[StoredFile]], session: Session
+) -> dict[str, DataFileDamaged]:
+    """What is wrong with those of some data files that are not what was written, by path."""
+    tasks = [
+        _FilesOfTable(table, warehouse.log(table).storage, tuple(table_files[at : at + FILES_IN_A_TASK]))
+        for table, table_files in files.items()
+        for at in range(0, len(table_files), FILES_IN_A_TASK)
+    ]
+    size = sum(file.size for table_files in files.values() for file in table_files)
+    return {path: error for damage in run_tasks(tasks, _damaged, size, session) for path, error in damage.items()}
+
+
+def _damaged(check: _FilesOfTable) -> dict[str, DataFileDamaged]:
+    damage = {}
+    for file in check.files:
+        try:
+            verify_file(check.table, check.storage, file)
+        except DataFileDamaged as error:
+            damage[file.path] = error
+        except OSError as error:
+            damage[file.path] = DataFileDamaged(check.storage.root, file.path, str(error).splitlines()[0])
+    return damage
+
+
+def table_columns(scope: Scope) -> pa.Table:
+    """A row of TABLE_COLUMNS for each column that a table declares or has; null: it lacks the column."""
+    rows = []
+    for table in scope.tables:
+        declared, stored = _types(table.schema), _types(scope.warehouse.log(table).schema)
+        names = dict.fromkeys([*declared, *stored])
+        rows += [(table.name, name, declared.get(name), stored.get(name)) for name in names]
+    return table_of(TABLE_COLUMNS, rows)
+
+
+def _types(schema: pa.Schema) -> dict[str, str]:
+    # Arrow calls the values of a list item, and Parquet element.
+    return {
+        field.name: str(field.type).replace("<item: ", "<element: ") + ("" if field.nullable else " not null")
+        for field in schema
+    }
+
+
+# For conf/spark_audits.yaml: entries and deliveries, computed once more by Spark.
+
+
+SPARK_CHECKS = pa.schema(
+    [
+        ("table_name", pa.string()),
+        ("broker_name", pa.string()),
+        ("run", pa.string()),
+        ("topic", pa.string()),
+        ("consumer_group", pa.string()),
+        ("stored", pa.int64()),
+        ("missing", pa.int64()),
+        ("unexpected", pa.int64()),
+    ]
+)
+
+
+def spark_checks(scope: Scope, session: Session) -> pa.Table:
+    """Rows of SPARK_CHECKS, for each run and topic of consumequeue, and for each run, topic and group of deliveries.
+
+    ``stored`` counts the rows of the table, ``missing`` those that Spark computes and that are not stored, and
+    ``unexpected`` those that are stored only. Left out are messages that maintenance removed, and what traces of
+    clients decided. Raises UsageError for a replay, which has no messages, and for nights without pull windows.
+    """
+    from pyspark.sql import functions as F
+
+    from schemas import deliveries, spark_pipeline
+
+    for facts in scope.facts:
+        facts.check_has_messages()
+        facts.check_has_windows()
+    spark, warehouse = session(), scope.warehouse
+    is_audited = reduce(
+        or_,
+        (
+            (F.col("broker_name") == facts.name)
+            & (F.col("commitlog_offset") >= scope.messages_from(facts.name))
+            & (F.col("run") >= max(scope.first_run, scope.first_kept(facts.name)))
+            for facts in scope.facts
+        ),
+    )
+    stored = deliveries.read(spark, warehouse)
+    pair = ["broker_name", "consumer_group", "commitlog_offset"]
+    decided_by_traces = stored.where(F.col("source") == TRACED).select(pair)
+    stored = stored.where(F.col("source") != TRACED).replace(
+        {Outcome.DROPPED_BY_HOOK: Outcome.DELIVERED}, subset=["outcome"]
+    )
+    stored, computed = (
+        each.join(decided_by_traces, pair, "left_anti").select(each.columns)
+        for each in (stored, spark_pipeline.deliveries(spark, warehouse, scope.first_run))
+    )
+    differing_deliveries = _differences("deliveries", computed.where(is_audited), stored.where(is_audited))
+    computed = spark_pipeline.entries(spark, warehouse).where(is_audited)
+    stored = warehouse.read(spark, CONSUMEQUEUE).select(computed.columns).where(is_audited)
+    no_group = F.lit(None).cast("string")
+    differing_entries = _differences(
+        CONSUMEQUEUE.name,
+        computed.withColumn("consumer_group", no_group),
+        stored.withColumn("consumer_group", no_group),
+    )
+    rows = differing_entries.unionByName(differing_deliveries).select(SPARK_CHECKS.names)
+    return rows.toArrow().cast(SPARK_CHECKS)
+
+
+def _differences(table_name: str, computed: DataFrame, stored: DataFrame) -> DataFrame:
+    """The rows of SPARK_CHECKS for one table. Equal rows are counted."""
+    from pyspark.sql import functions as F
+
+    both = computed.withColumn("sign", F.lit(1)).unionByName(stored.withColumn("sign", F.lit(-1)))
+    counted = both.groupBy(*computed.columns).agg(
+        F.sum("sign").alias("surplus"), F.count_if(F.col("sign") < 0).alias("stored")
+    )
+    surplus, nothing = F.col("surplus"), F.lit(0)
+    return (
+        counted.groupBy("broker_name", "run", "topic", "consumer_group")
+        .agg(
+            F.sum("stored").alias("stored"),
+            F.sum(F.greatest(surplus, nothing)).alias("missing"),
+            F.sum(F.greatest(-surplus, nothing)).alias("unexpected"),
+        )
+        .withColumn("table_name", F.lit(table_name))
+    )
