@@ -84,7 +84,7 @@ class BrokerFacts:
 
     ``newer``: its state after the last night, where that is known. Answers then take offsets and subscriptions from it.
     ``compiles_anew``: what the stored subscriptions compiled to is not taken from their table, as audits need it.
-    ``replayed``: the history of subscriptions, if the last run is of this process and has replayed it.
+    ``replayed``: the events and the history of subscriptions, if the last run is of this process and has replayed them.
     """
 
     warehouse: Warehouse
@@ -92,7 +92,7 @@ class BrokerFacts:
     expressions: Expressions = field(default_factory=Expressions)
     newer: NewerState | None = None
     compiles_anew: bool = False
-    replayed: Sequence[SubscriptionRow] | None = None
+    replayed: tuple[tuple[SubscriptionEvent, ...], Sequence[SubscriptionRow]] | None = None
 
     @property
     def last(self) -> LedgerEntry:
@@ -186,7 +186,7 @@ class BrokerFacts:
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:
         """All subscription events, in order."""
-        stored = read_events(self.warehouse, self.name)
+        stored = read_events(self.warehouse, self.name) if self.replayed is None else self.replayed[0]
         return stored if self.newer is None else (*stored, *self.newer.events)
 
     @cached_property
@@ -202,7 +202,7 @@ class BrokerFacts:
     @cached_property
     def history(self) -> Sequence[SubscriptionRow]:
         if self.replayed is not None:
-            return self.replayed
+            return self.replayed[1]
         if not self.compiles_anew:
             keep_compiled(self.warehouse, self.entries, self.expressions)
         return self.history_after(self.events)

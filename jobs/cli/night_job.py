@@ -177,12 +177,13 @@ class SummarizedNight:
 
 def summarize(runner: NightRunner, report: NightReport, checks_messages: bool) -> SummarizedNight:
     """``checks_messages``: as in :func:`night_summary`."""
-    facts = replace(open_facts(runner.warehouse, report.broker.name, runner.expressions), replayed=report.history)
+    replayed = report.events.events, report.history
+    facts = replace(open_facts(runner.warehouse, report.broker.name, runner.expressions), replayed=replayed)
     summary = night_summary(facts, runner.session, checks_messages)
     recovered = _recovery_lines(facts, report) if report.outcome is not None else []
     remark = _without_entry(facts, report)
     # The outcome has all pull windows and rows: too much to keep for each of many brokers.
-    return SummarizedNight(replace(report, outcome=None, history=None), summary, recovered, remark)
+    return SummarizedNight(replace(report, outcome=None, history=()), summary, recovered, remark)
 
 
 def _without_entry(facts: BrokerFacts, report: NightReport) -> str:
