@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from filtering.consumption.broadcasting import ClientStay, broadcasting_clients
 from filtering.consumption.offsets import Offsets
 from filtering.counted import did_you_mean
 from filtering.delivery.pull_window import NO_END, OffsetRange
+from filtering.frozen import frozen
 from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops, as_consumed
 from filtering.sql92 import Expressions
 from filtering.subscription_data import new_subscription
@@ -63,7 +64,7 @@ GroupQueue = tuple[str, str, int]
 """Consumer group, topic and queue id."""
 
 
-@dataclass(frozen=True)
+@frozen
 class NewerState:
     """The state of a broker after the last night: of a newer consumerOffset.json, or of the broker that runs.
 
@@ -78,7 +79,7 @@ class NewerState:
     events: Sequence[SubscriptionEvent] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class BrokerFacts:
     """The stored data of one broker. ``entries`` are its entries in the run ledger, in order; at least one.
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.frozen import frozen
 from filtering.rocketmq_version import RocketMQVersion
 from filtering.subscription_data import SQL92, expression_type, filter_of
 from filtering.subscriptions.events import (
@@ -316,7 +317,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
+@frozen
 class RecordedBroker:
     """The recording of one broker. ``until``: when the last look at the broker began (ms)."""
 

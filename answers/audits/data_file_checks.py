@@ -6,11 +6,11 @@ Page checksums and statistics are verified as parallel tasks.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from answers.audits.scope import Scope
+from filtering.frozen import frozen
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG
 from schemas.delta.delta_log import DataFileDamaged, verify_file
@@ -62,7 +62,7 @@ def _files_read(scope: Scope, table: Table, read_whole: Collection[str]) -> list
     return list(files.values())
 
 
-@dataclass(frozen=True)
+@frozen
 class _Check:
     table: Table
     storage: Storage

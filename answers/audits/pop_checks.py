@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from filtering.delivery.entries import Entries, Int64s
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.frozen import frozen
 from filtering.pops.record import subscribed_topic
 from filtering.predicate import TRUE
 from filtering.subscriptions.history import state_at, states_by_key
@@ -57,7 +58,7 @@ _LONGEST_READ = 1 << 16
 """Entries that one pop is judged on at most. A damaged start offset may lie anywhere."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Judgements:
     """What pops under one subscription say of messages, by queue id and queue offset.
 

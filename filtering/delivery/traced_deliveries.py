@@ -12,12 +12,12 @@ Source: ConsumeMessageTraceHookImpl, SendMessageProcessor.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from filtering.delivery.entries import Int64s, positions_in
+from filtering.frozen import frozen
 from filtering.pops.handed_out import nth
 
 LATEST_TRACE = 6_000
@@ -29,7 +29,7 @@ NEAR = 5_000
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Traces:
     """Traces in any order. ``key``: a number for each group and message. ``process``: one for each process, or -1.
 
@@ -41,7 +41,7 @@ class Traces:
     consumed_at: Int64s
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Deliveries:
     """Deliveries in any order. ``key``: as in Traces. ``queue``: a number for each group, topic and queue.
 

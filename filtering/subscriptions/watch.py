@@ -18,9 +18,10 @@ RebalancePushImpl.messageQueueChanged.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.frozen import frozen
 from filtering.subscription_data import SQL92, Subscription, expression_type, filter_of
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, Operation, SubscriptionEvent, in_order
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
@@ -30,7 +31,7 @@ ALLOCATION = 2_000
 client comes. 0.1 to 1.3 s were seen. A later version is that of a new subscription."""
 
 
-@dataclass(frozen=True)
+@frozen
 class WatchedClient:
     """A client of a group. ``address``: of its connection. ``started_at``: ms; 0 if it did not say.
 
@@ -46,7 +47,7 @@ class WatchedClient:
     protocol: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class WatchedGroup:
     """A group that is online: its clients by client id, and the subscriptions that the broker has, by topic.
 
@@ -64,7 +65,7 @@ NOBODY = WatchedGroup({}, {})
 """A group that is not online."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Look:
     """When a broker was looked at (ms): from ``begin`` to ``end``. ``before``: when the last look began, if any."""
 
@@ -116,7 +117,7 @@ def changes(
     return _Changes(group, before, now, look, committed, registered, committed_before or {}, left).events()
 
 
-@dataclass(frozen=True)
+@frozen
 class _Changes:
     group: str
     before: WatchedGroup

@@ -27,6 +27,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import assumption
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.counted import counted, listed
+from filtering.frozen import frozen
 from filtering.pops.modes import PopGroups, PopModes
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
@@ -328,7 +329,7 @@ def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], o
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class NightReport:
     """The result of a night, its events, and the ``history`` of all subscriptions after it.
 

@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +16,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as NotFound
 from deltalake.transaction import AddAction, RemoveAction
 
+from filtering.frozen import frozen
 from schemas.delta.bloom_filters import may_contain
 from schemas.delta.table import (
     FORMER_NAMES,
@@ -46,7 +46,7 @@ class TableDamaged(UsageError):
     """A table differs from what the last run left. The message says how."""
 
 
-@dataclass(frozen=True)
+@frozen
 class TableState:
     """A table after a run: its version, its number of rows, and a digest of its list of files."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import MULTI_DISPATCH, MULTI_QUEUE_OFFSET, Int64s, MultiDispatch, has_entry
+from filtering.frozen import frozen
 from filtering.tags_code import DELAY_PROPERTY, entry_tags_codes
 from schemas.messages.commitlog_rows import Messages, concat
 from schemas.messages.stored_messages import PhysicalRange, has_property, read_messages
@@ -19,7 +19,7 @@ from schemas.storage import Storage
 _NAMES = (MULTI_DISPATCH, MULTI_QUEUE_OFFSET, DELAY_PROPERTY)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MultiDispatched:
     """Messages with both properties of :class:`MultiDispatch`, in the order of the log.
 

@@ -4,7 +4,6 @@ each."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from filtering.delivery.entries import Entries, among
 from filtering.delivery.pull_window import NO_END
+from filtering.frozen import frozen
 from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
 from filtering.time_spans import BEGINNING, FOREVER
 from schemas.arrow_batches import one_array
@@ -167,7 +167,7 @@ MESSAGES_IN_A_SCAN = 1 << 20
 FilesOf = Callable[[Table], Sequence[StoredFile]]
 
 
-@dataclass(frozen=True)
+@frozen
 class StoredRange:
     """Messages with physical offsets in ``offsets``, in files of commitlog.
 
@@ -236,7 +236,7 @@ def _paths(files: Iterable[StoredFile]) -> tuple[str, ...]:
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class StoredEntries:
     """Entries of consumequeue, in any order; the bit maps are None if they were not read.
 
