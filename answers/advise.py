@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 from answers.facts import BrokerFacts
 from filtering.bloom_filter import BloomFilter
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT, SHORTEST_RECORD
+from filtering.frozen import frozen
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import states_by_key
@@ -36,7 +36,7 @@ LEAST_SAVED = 0.2
 """A bit map that saves a smaller share of the reads is not worth the evaluations."""
 
 
-@dataclass(frozen=True)
+@frozen
 class TopicLoad:
     """The messages, groups and pulls of one topic.
 
@@ -70,7 +70,7 @@ class TopicLoad:
         return self.passed_stage1 - self.matched - self.false_positives
 
 
-@dataclass(frozen=True)
+@frozen
 class BitMapAdvice:
     """Whether to ``use`` the bit map, and why. Bytes, reads and evaluations are totals over all messages of the load.
 
@@ -125,7 +125,7 @@ def false_positive_rate(bloom_filter: BloomFilter, matching: float) -> float:
     return is_set**bloom_filter.k
 
 
-@dataclass(frozen=True)
+@frozen
 class _Balance:
     """What pulls read with a bit map, the bytes that it takes, and the bytes of the reads that it saves."""
 
@@ -227,7 +227,7 @@ class FilterKinds:
 _COUNTS = ("scanned", "passed_stage1", "passed_stage2", "bit_map_false_positives")
 
 
-@dataclass(frozen=True)
+@frozen
 class TopicAdvice:
     """The advice for one topic: ``load`` has the measured numbers, ``bit_map`` the advice that follows from them."""
 

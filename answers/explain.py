@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -83,6 +83,7 @@ from filtering.explanation.journey import (
 from filtering.explanation.nearest import NearestMiss, nearest_miss
 from filtering.explanation.trace import ExpressionPart, trace
 from filtering.findings import INFO, expression_findings, own_findings
+from filtering.frozen import frozen
 from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
@@ -141,7 +142,7 @@ AGAIN = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Explanation:
     """What happened to a message for a consumer group, and why.
 
@@ -336,7 +337,7 @@ _Covering = tuple[int, PullWindow]
 """The number of a night, and a window of it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Pulled:
     """The group pulled the message at ``at`` (ms), when ``row`` and the broker's ``config`` were in force."""
 
@@ -345,7 +346,7 @@ class Pulled:
     config: BrokerConfig
 
 
-@dataclass(frozen=True)
+@frozen
 class NotPulled:
     """The group has not pulled the message, for the reason ``why``. ``is_pending``: it will pull it later.
 
@@ -364,7 +365,7 @@ NO_SUBSCRIPTION_THEN = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Covering:
     """Which windows cover some entries: ``sets`` has the same number for the same windows.
 
@@ -1300,7 +1301,7 @@ def _consumed(message: StoredMessage, trace: Mapping[str, Any]) -> JourneyStep:
 NAMED = 3
 
 
-@dataclass(frozen=True)
+@frozen
 class Why:
     """The explanations of some messages. ``messages`` does not include their copies.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from answers.facts import check_known_topic, open_brokers
 from filtering.counted import did_you_mean
 from filtering.delivery.entries import positions_in
+from filtering.frozen import frozen
 from schemas import commitlog, deliveries
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS, pairs_of
@@ -53,7 +54,7 @@ MISSED_COLUMNS = pa.schema(
 EXPORTED = {table.name: table for table in (*TABLES, RUN_LEDGER, *UNLEDGERED_TABLES) if table is not DELIVERY_BLOCKS}
 
 
-@dataclass(frozen=True)
+@frozen
 class Selection:
     """The rows and columns to read. None means all.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from filtering.consumption.broadcasting import ClientStay, broadcasting_clients
 from filtering.consumption.offsets import Offsets
 from filtering.counted import did_you_mean
 from filtering.delivery.pull_window import NO_END, OffsetRange
+from filtering.frozen import frozen
 from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops, as_consumed
 from filtering.sql92 import Expressions
 from filtering.subscription_data import ConsumerGroupInfo, new_subscription
@@ -62,7 +63,7 @@ GroupQueue = tuple[str, str, int]
 """Consumer group, topic and queue id."""
 
 
-@dataclass(frozen=True)
+@frozen
 class NewerState:
     """The state of a broker after the last night: of a newer consumerOffset.json, or of the broker that runs.
 
@@ -77,13 +78,13 @@ class NewerState:
     events: Sequence[SubscriptionEvent] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class BrokerFacts:
     """The stored data of one broker. ``entries`` are its entries in the run ledger, in order; at least one.
 
     ``newer``: its state after the last night, where that is known. Answers then take offsets and subscriptions from it.
     ``compiles_anew``: what the stored subscriptions compiled to is not taken from their table, as audits need it.
-    ``replayed``: the history of subscriptions, if the last run is of this process and has replayed it.
+    ``replayed``: the events and the history of subscriptions, if the last run is of this process and has replayed them.
     """
 
     warehouse: Warehouse
@@ -91,7 +92,7 @@ class BrokerFacts:
     expressions: Expressions = field(default_factory=Expressions)
     newer: NewerState | None = None
     compiles_anew: bool = False
-    replayed: Sequence[SubscriptionRow] | None = None
+    replayed: tuple[tuple[SubscriptionEvent, ...], Sequence[SubscriptionRow]] | None = None
 
     @property
     def last(self) -> LedgerEntry:
@@ -185,7 +186,7 @@ class BrokerFacts:
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:
         """All subscription events, in order."""
-        stored = read_events(self.warehouse, self.name)
+        stored = read_events(self.warehouse, self.name) if self.replayed is None else self.replayed[0]
         return stored if self.newer is None else (*stored, *self.newer.events)
 
     @cached_property
@@ -201,7 +202,7 @@ class BrokerFacts:
     @cached_property
     def history(self) -> Sequence[SubscriptionRow]:
         if self.replayed is not None:
-            return self.replayed
+            return self.replayed[1]
         if not self.compiles_anew:
             keep_compiled(self.warehouse, self.entries, self.expressions)
         return self.history_after(self.events)

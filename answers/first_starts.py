@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -17,6 +16,7 @@ from filtering.counted import counted, listed
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, WindowKind
 from filtering.explanation.journey import group_of_topic
+from filtering.frozen import frozen
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic
 from filtering.time_spans import BEGINNING
 from schemas.commitlog import COMMITLOG
@@ -32,7 +32,7 @@ _FROM_OFFSETS = (WindowKind.BACKLOG, WindowKind.RESET, WindowKind.LOST)
 _FIRST_START_PREFIX = f"{FIRST_START}: "
 
 
-@dataclass(frozen=True)
+@frozen
 class Start:
     """A group began at ``at`` (ms) in a queue, at an offset, for this reason."""
 

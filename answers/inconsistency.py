@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 
@@ -32,6 +32,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter, message_filter
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.frozen import frozen
 from filtering.subscription_data import Filter, new_subscription
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import in_force_at, registered_alone
@@ -67,7 +68,7 @@ _LOSS_SCHEMA = pa.schema(
 """The columns of ``lost_rows`` that describe a loss. Times are in ms."""
 
 
-@dataclass(frozen=True)
+@frozen
 class ClientsLoss:
     """What ``clients`` of a group do not get in a state, and ``how`` that is. Messages that only wait are not lost.
 
@@ -83,7 +84,7 @@ class ClientsLoss:
         return self.how != WAITING
 
 
-@dataclass(frozen=True)
+@frozen
 class Disagreements:
     """``states`` in which clients disagree, the possible ``losses``, and the lost ``messages`` (rows of LOST).
 
@@ -127,7 +128,7 @@ class Disagreements:
         return by_state
 
 
-@dataclass(frozen=True)
+@frozen
 class InconsistentGroup:
     """A group whose clients disagree on a topic, or seem to.
 
@@ -172,7 +173,7 @@ LOST = pa.schema(
 """One row for each message and loss. ``loss`` is an index into the losses; times are in ms."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Loss:
     """A subscription of ``clients`` that was overruled in a state of its group.
 

@@ -25,6 +25,7 @@ from filtering.consumption.offsets import COMMIT_DELAY, REMOVED
 from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow
+from filtering.frozen import frozen
 from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.predicate import TRUE
 from filtering.pulls import ResponseCode, refusal
@@ -102,7 +103,7 @@ def _named(topics: Sequence[str]) -> str:
 # Standings.
 
 
-@dataclass(frozen=True)
+@frozen
 class Standing:
     """Where a group is in a queue, as queue offsets.
 
@@ -212,7 +213,7 @@ def _still_filtered(filtered_to: int, end: int) -> int:
     return filtered_to if filtered_to <= end else 0
 
 
-@dataclass(frozen=True)
+@frozen
 class BeyondEnd:
     """The committed offsets of a group are beyond the end of some queues of a topic, at most by ``entries``.
 
@@ -272,7 +273,7 @@ def count_subscriptions(facts: BrokerFacts, topics: Collection[str] | None = Non
     return len(keys)
 
 
-@dataclass(frozen=True)
+@frozen
 class Lag(Standing):
     """How far a group is behind in a queue. Times are ms.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +28,7 @@ from filtering.findings import (
     static_findings,
     worst_first,
 )
+from filtering.frozen import frozen
 from filtering.predicate import FALSE, TRUE, And, Not, postorder
 from filtering.rocketmq_version import NEWEST, TEXT_SEARCHES_SINCE, RocketMQVersion
 from filtering.sql92 import CompiledExpression
@@ -369,7 +369,7 @@ def _acknowledged_late(facts: BrokerFacts) -> Iterator[Finding]:
 # Several brokers: what they have in common is one finding.
 
 
-@dataclass(frozen=True)
+@frozen
 class FindingsOfBrokers:
     """By the name of each broker, in order, its findings, the worst first."""
 

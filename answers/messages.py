@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -34,6 +34,7 @@ from filtering.explanation.journey import (
     is_copy,
     wait_of,
 )
+from filtering.frozen import frozen
 from filtering.matcher import match
 from filtering.matcher.matcher import columns as property_columns
 from filtering.subscriptions.namespace import is_lmq, is_trace_topic
@@ -59,7 +60,7 @@ from schemas.tables import CONSUMEQUEUE
 # Deliveries of single messages.
 
 
-@dataclass(frozen=True)
+@frozen
 class Delivery:
     """The delivery of a message to a group: a row of deliveries. Times are ms."""
 
@@ -160,7 +161,7 @@ MOST_MESSAGES = 1000
 _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
 
 
-@dataclass(frozen=True)
+@frozen
 class StoredMessage:
     """A stored message. ``deliveries`` are those to all groups.
 

@@ -8,7 +8,6 @@ decide (:mod:`jobs.night.traced_deliveries`): these deliveries have the source T
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts
 from filtering.delivery.block_schema import Outcome
+from filtering.frozen import frozen
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
@@ -33,7 +33,7 @@ from schemas.trace_comparison import (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Proof:
     """What traces say of the deliveries of one broker.
 

@@ -16,6 +16,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import OffsetRange, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.frozen import frozen
 from filtering.matcher import packed_bits
 from filtering.predicate import TRUE
 from filtering.pulls import Pull, Queue, refusal, simulate_pulls
@@ -39,7 +40,7 @@ FLAGS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class StageFlags:
     """Finds the filter stages that entries pass for one subscription. Spark pickles it for its workers.
 
@@ -92,7 +93,7 @@ class PullTotals:
     found: int = 0
 
 
-@dataclass(frozen=True)
+@frozen
 class QueuePulls:
     """The pulls of one queue as the broker is configured, and as they would be without bit maps."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
 from typing import TypeAlias
@@ -29,6 +28,7 @@ from filtering.counted import counted, listed
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
+from filtering.frozen import frozen
 from filtering.pops.record import subscribed_topic
 from filtering.pulls import ResponseCode, refused
 from filtering.sql92 import on_one_line
@@ -53,7 +53,7 @@ Counts: TypeAlias = Mapping[str, int]
 NOTHING: Counts = dict.fromkeys((*COUNTS, "client_drops", "proven"), 0)
 
 
-@dataclass(frozen=True)
+@frozen
 class GroupCounts:
     """The counts of one group on one topic in a night.
 
@@ -99,7 +99,7 @@ def _proven(facts: BrokerFacts, runs: Sequence[str]) -> Counter[tuple[str, str, 
     return Counter(dict(zip(keys, np.bincount(numbers, minlength=len(keys)).tolist(), strict=True)))
 
 
-@dataclass(frozen=True)
+@frozen
 class GroupPops:
     """What became of the messages that a group popped from a topic in a night, as far as it is known now.
 
@@ -235,7 +235,7 @@ OWN_CONDITIONS = frozenset({"does-not-compile", "topic-without-messages", "refus
 """Findings that are the conditions of the same name."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Problem:
     """A condition of CONDITIONS that holds now. ``text`` says of what, in one line."""
 
@@ -247,7 +247,7 @@ class Problem:
         return CONDITIONS[self.code][0]
 
 
-@dataclass(frozen=True)
+@frozen
 class Quarantined:
     """Pieces of one file that could not be decoded for one reason; ``new`` of them were read in the last night.
 
@@ -432,7 +432,7 @@ def quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
 # Groups and topics of the reported night.
 
 
-@dataclass(frozen=True)
+@frozen
 class GroupLag:
     """``behind``: entries after the group's offsets, as the broker's tools count them.
 
@@ -445,7 +445,7 @@ class GroupLag:
     oldest_ms: int | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class GroupReport(GroupCounts):
     """One group on one topic. ``before``: the counts of the compared night.
 
@@ -464,7 +464,7 @@ class GroupReport(GroupCounts):
         return self.counts["delivered"] - (self.delivered_before or 0)
 
 
-@dataclass(frozen=True)
+@frozen
 class TopicReport:
     """All groups of one topic together. ``stored``: the entries added to its queues in the night."""
 
@@ -551,7 +551,7 @@ def _group_lags(facts: BrokerFacts) -> dict[GroupTopic, GroupLag]:
 # The summary of a night.
 
 
-@dataclass(frozen=True)
+@frozen
 class NightSummary:
     """A broker's last night.
 
@@ -638,7 +638,7 @@ MOST_NIGHTS = 90
 NIGHTS_NAMED = 5
 
 
-@dataclass(frozen=True)
+@frozen
 class StageCounts:
     """How the scanned entries ended: each of ``scanned`` is in exactly one of the other fields.
 
@@ -668,7 +668,7 @@ class StageCounts:
         return self.read - self.stopped_by_expression
 
 
-@dataclass(frozen=True)
+@frozen
 class ReportedNight:
     """One night of a report. ``ended_at`` is in ms. The log gained ``messages`` and ``log_bytes``; None: unknown.
 
@@ -810,7 +810,7 @@ def _log_bytes(facts: BrokerFacts) -> dict[str, int | None]:
 # The report.
 
 
-@dataclass(frozen=True)
+@frozen
 class Report:
     """A report of one broker. The last of ``nights`` is the one reported; ``compared`` is the one it is compared with.
 
@@ -837,7 +837,7 @@ class Report:
         return self.nights[-1]
 
 
-@dataclass(frozen=True)
+@frozen
 class NoReport:
     """A broker that has no report, and the reason, in one line."""
 

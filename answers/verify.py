@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from answers.facts import BrokerFacts
 from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
 from filtering.delivery.entries import MultiDispatch
+from filtering.frozen import frozen
 from filtering.subscriptions.namespace import is_lmq
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import row_groups, sorted_by
@@ -34,7 +34,7 @@ _COLUMNS = (
 Queue = tuple[str, int]
 
 
-@dataclass(frozen=True)
+@frozen
 class Verification:
     """``differences`` by queue. ``newer``: entries on disk of messages that the warehouse does not have yet.
 

@@ -35,6 +35,7 @@ from filtering.delivery.message_filter import MessageFilter, delivers, message_f
 from filtering.delivery.pull_window import EVERYWHERE, NO_END, OffsetRange, PullWindow, WindowKind, is_about
 from filtering.delivery.topic_filters import TopicFilters, ranges_of
 from filtering.findings import Finding
+from filtering.frozen import frozen
 from filtering.predicate import FALSE
 from filtering.pulls import refusal
 from filtering.relation import Relation, Trait, common_traits, relation
@@ -86,7 +87,7 @@ CHANGED = pa.schema(
 _NO_BIT_MAP = 0
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class LogOfNights:
     """Which night first filtered which messages. Nights are numbered in order.
 
@@ -106,7 +107,7 @@ class LogOfNights:
         return night, is_late
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class PulledMessages:
     """The messages that a group pulled: those that ``windows`` cover, each with the number of its night.
 
@@ -142,7 +143,7 @@ class PulledMessages:
         return pulled
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class FilterChange:
     """A changed filter of a group.
 
@@ -474,7 +475,7 @@ NAMED = 10
 SAMPLES = 5
 
 
-@dataclass(frozen=True)
+@frozen
 class ChangedMessages:
     """Messages that a change gains, or loses.
 
@@ -490,7 +491,7 @@ class ChangedMessages:
         return len(self.rows)
 
 
-@dataclass(frozen=True)
+@frozen
 class QueueChange:
     """The messages of a queue that the group keeps, gains and loses on a day (UTC, days since the epoch)."""
 
@@ -501,7 +502,7 @@ class QueueChange:
     lost: int
 
 
-@dataclass(frozen=True)
+@frozen
 class AgainstInForce:
     """Messages that the change itself gains and loses: compared with the filter in force, as if it had always been.
 
@@ -693,7 +694,7 @@ def subscription_of(facts: BrokerFacts, group: str, topic: str, expression: str,
     return row
 
 
-@dataclass(frozen=True)
+@frozen
 class Tried:
     """What is tried on a broker: ``changed`` subscriptions instead of those in force, and the end of some of these.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from filtering.bloom_filter import BloomFilter
 from filtering.counted import check_type, shortened
+from filtering.frozen import frozen
 from filtering.java import parse_int, parse_long, parse_properties, trim
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.tags_code import parse_delay_levels
@@ -55,7 +56,7 @@ class InvalidBrokerConfig(ValueError):
     """A broker configuration that is not valid. The message names the key and the value."""
 
 
-@dataclass(frozen=True)
+@frozen
 class BrokerConfig:
     """The settings of a broker, with RocketMQ's defaults. Sizes are in bytes, time spans in milliseconds.
 

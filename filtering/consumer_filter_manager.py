@@ -21,7 +21,7 @@ from filtering.time_spans import DAY
 # One group's filter on one topic.
 
 
-@frozen
+@frozen(slots=True)
 class ConsumerFilterData:
     """A filter in the broker's registry. Times are in milliseconds.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.counted import listed, shortened
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter, delivers
 from filtering.explanation.trace import evaluated
+from filtering.frozen import frozen
 from filtering.matcher import Matcher, packed_bits
 from filtering.matcher.column import Column
 from filtering.matcher.packed_bits import Words
@@ -63,7 +63,7 @@ FAILING_SHARE = 0.1
 """A share of messages. An expression that fails on more of them is an error."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Finding:
     """``code`` is the kind of finding. ``text`` explains it in one line and says what to write instead.
 
@@ -211,7 +211,7 @@ _LONGEST = 24
 _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+")
 
 
-@dataclass(frozen=True)
+@frozen
 class Cause:
     """If ``predicate`` is true, the expression fails because ``name`` is present but not a number of the type."""
 
@@ -285,7 +285,7 @@ VALUES = 1_000
 """The number of messages whose values are used to explain why an expression fails on them."""
 
 
-@dataclass(frozen=True)
+@frozen
 class FilterOnMessages:
     """The results of a filter, as numbers of messages.
 
@@ -303,7 +303,7 @@ class FilterOnMessages:
     unquoted: Sequence[str] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TopicMessages:
     """``count`` messages of one topic, with their properties by name (all that filters read) and their tags codes."""
 
@@ -397,7 +397,7 @@ def _remedies(expression: CompiledExpression, messages: TopicMessages) -> list[s
 _KEYS = frozenset({"pass", "stop", "group"})
 
 
-@dataclass(frozen=True)
+@frozen
 class Expectation:
     """A message with these properties passes, or it does not. ``number`` (from 1) is its position in the list."""
 

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any, ClassVar
 from weakref import ref
 
-from filtering.frozen import frozen_identity
+from filtering.frozen import frozen
 from filtering.java import double_order, parse_double, parse_int, parse_long
 
 
@@ -105,12 +105,12 @@ class Predicate(metaclass=_Interned):
         return _from_json, (to_json([self]),)
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class Constant(Predicate):
     value: bool
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class Not(Predicate):
     operand: Predicate
 
@@ -119,7 +119,7 @@ class Not(Predicate):
         return (self.operand,)
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class _Combination(Predicate):
     terms: tuple[Predicate, ...]
 
@@ -128,17 +128,17 @@ class _Combination(Predicate):
         return self.terms
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class And(_Combination):
     """All terms are true."""
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class Or(_Combination):
     """At least one term is true."""
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class PropertyLeaf(Predicate):
     """A question about one property. The answer is false if the property is missing."""
 
@@ -149,46 +149,46 @@ class PropertyLeaf(Predicate):
         return (self.name,)
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class IsPresent(PropertyLeaf):
     """Whether the message has the property."""
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class TextIn(PropertyLeaf):
     """The text is one of ``texts``. A set of one text means equality."""
 
     texts: frozenset[str]
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class TextContains(PropertyLeaf):
     text: str
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class TextStartsWith(PropertyLeaf):
     text: str
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class TextEndsWith(PropertyLeaf):
     text: str
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class IsTrueText(PropertyLeaf):
     """Whether the text is ``true`` in any case (java.lang.Boolean.valueOf)."""
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class IsNumber(PropertyLeaf):
     """The text parses as the Java number type."""
 
     type: NumberType
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class NumberIs(PropertyLeaf):
     """The text parses as ``type``, and its comparison with ``value`` (an int, or a float for DOUBLE) is true.
 
@@ -200,7 +200,7 @@ class NumberIs(PropertyLeaf):
     value: int | float
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class PropertyPairLeaf(Predicate):
     """A question about two properties. The answer is false if either is missing."""
 
@@ -212,19 +212,19 @@ class PropertyPairLeaf(Predicate):
         return (self.left, self.right)
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class TextsEqual(PropertyPairLeaf):
     """Both texts are the same."""
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class DoublesCompare(PropertyPairLeaf):
     """Both texts parse as doubles, and their comparison is true."""
 
     comparison: Comparison
 
 
-@frozen_identity
+@frozen(eq=False, slots=True)
 class TagsCodeIn(Predicate):
     """The consume queue entry's tags code, cut to 32 bits, is one of ``codes``."""
 

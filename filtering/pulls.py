@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
+from filtering.frozen import frozen
 from filtering.subscription_data import TAG, is_tag_type
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
@@ -89,7 +90,7 @@ class GetMessageStatus(Enum):
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
 
 
-@dataclass(frozen=True)
+@frozen
 class Queue:
     """The entries of one queue, oldest first, as one group's filter sees them; three arrays of one length.
 

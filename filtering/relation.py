@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import islice, product
 from math import inf, isfinite, nextafter
@@ -22,6 +21,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from filtering.counted import check_type
+from filtering.frozen import frozen
 from filtering.java import double_order, parse_double
 from filtering.predicate import (
     OPPOSITE,
@@ -287,7 +287,7 @@ def satisfying(predicate: Predicate, plain: bool = False) -> Answer:
     return UNKNOWN if open_branches else NONE
 
 
-@dataclass(frozen=True)
+@frozen
 class _Branch:
     """All ``terms`` (by property), all ``pairs`` (terms about two properties) and one term of each choice are true."""
 
@@ -401,7 +401,7 @@ class Kind(Enum):
     """Nothing is proven."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Relation:
     """The relation with example messages: delivered by one filter (``only_old``, ``only_new``) or by ``both``.
 
@@ -478,7 +478,7 @@ LEAST_LIFT = 0.05
 MOST_TRAITS = 3
 
 
-@dataclass(frozen=True)
+@frozen
 class Trait:
     """A condition on one property that ``share`` of the messages and ``share_of_others`` meet, from 0 to 1.
 

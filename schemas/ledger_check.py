@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from filtering.counted import counted
+from filtering.frozen import frozen
 from schemas.delta.delta_log import DataFileDamaged, TableDamaged, TableState, leaves_rows, run_of
 from schemas.delta.table import LAYOUT, UPGRADED_LAYOUT, Table
 from schemas.delta.table_rows import Condition, Where, without
@@ -261,7 +261,7 @@ def _remedy(warehouse: Warehouse, table: Table, entries: Sequence[LedgerEntry]) 
 # withdrew.
 
 
-@dataclass(frozen=True)
+@frozen
 class Withdrawal:
     """Rows that one broker has in a table: those for which all conditions of ``where`` hold."""
 

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from filtering.frozen import frozen
 from filtering.rocketmq_version import RocketMQVersion
 from filtering.subscription_data import SQL92, ConsumerGroupInfo, expression_type, filter_of
 from filtering.subscriptions.events import (
@@ -315,7 +316,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
+@frozen
 class RecordedBroker:
     """The recording of one broker. ``until``: when the last look at the broker began (ms)."""
 

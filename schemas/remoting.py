@@ -16,9 +16,10 @@ import re
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
+
+from filtering.frozen import frozen
 
 SUCCESS = 0
 TOPIC_NOT_EXIST = 17
@@ -66,7 +67,7 @@ class Request(NamedTuple):
     fields: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
+@frozen
 class Response:
     """What a broker answered. ``code``: SUCCESS, or why not, with a ``remark``. ``opaque``: the request's number."""
 
@@ -95,7 +96,7 @@ class Response:
         return self.body.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True)
+@frozen
 class Credentials:
     """The key of a user of a broker with ACL, and its secret."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig, changed_switches
 from filtering.delivery.entries import MultiQueue, Queue
+from filtering.frozen import frozen
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import EarlierConfig
 from schemas.delta.delta_log import TableState
@@ -162,7 +163,7 @@ RUN_LEDGER = Table(
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class LedgerEntry:
     """A row of the ledger. Offsets are physical, in bytes; ``as_of`` in ms."""
 

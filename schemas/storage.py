@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -18,6 +17,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
+from filtering.frozen import frozen
 from schemas.errors import UsageError
 
 FOLDER_MODE = 0o770
@@ -35,7 +35,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/")
 
 
-@dataclass(frozen=True)
+@frozen
 class Storage:
     """A folder. ``root`` is an absolute path of this machine, or a URI such as ``s3://bucket/folder``."""
 

@@ -5,7 +5,6 @@ Tables as numbers come first, and the rules at the end."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.delivery.entries import Int64s, positions_in
+from filtering.frozen import frozen
 from filtering.pops.handed_out import nth, numbered
 from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GroupTopic
@@ -135,7 +135,7 @@ NEAR = 5_000
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Traces:
     """Traces in any order. ``key``: a number for each group and message. ``process``: one for each process, or -1.
 
@@ -147,7 +147,7 @@ class Traces:
     consumed_at: Int64s
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Deliveries:
     """Deliveries in any order. ``key``: as in Traces. ``queue``: a number for each group, topic and queue.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from filtering.frozen import frozen
 from filtering.yaml_input import InvalidYaml, load
 from schemas.errors import UsageError
 
@@ -29,7 +29,7 @@ class Severity(Enum):
         return self in (Severity.WARN, Severity.ERROR)
 
 
-@dataclass(frozen=True)
+@frozen
 class Threshold:
     """The most bad rows that are allowed: a number, or with ``percent`` a share of all rows."""
 
@@ -41,7 +41,7 @@ class Threshold:
         return bad_rows > (self.limit / 100 * rows if self.percent else self.limit)
 
 
-@dataclass(frozen=True)
+@frozen
 class Audit:
     """A query for bad rows: those of ``relation`` for which ``condition`` holds. Both are SQL.
 
@@ -73,7 +73,7 @@ class Audit:
         return Severity.OK
 
 
-@dataclass(frozen=True)
+@frozen
 class AuditList:
     """Audits and the relations that they read. ``relations``: SQL by name; audits and later relations read it."""
 

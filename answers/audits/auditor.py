@@ -6,12 +6,13 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from answers.audits.audit import Audit, AuditList, Severity, shown_rows
 from answers.audits.relations import Relations, open_relations, reason
 from answers.audits.scope import Scope
+from filtering.frozen import frozen
 from schemas.delta.delta_log import DataFileDamaged
 from schemas.delta.table import DataFileWriter
 from schemas.errors import UsageError
@@ -24,7 +25,7 @@ SAMPLED = 5
 """Bad rows that a report shows of an audit."""
 
 
-@dataclass(frozen=True)
+@frozen
 class AuditResult:
     """The result of an audit. ``sample``: some bad rows. ``cause``: the failed audit that explains this failure.
 
@@ -48,7 +49,7 @@ class AuditResult:
         return self.audit.else_skipped if self.severity is Severity.SKIPPED else None
 
 
-@dataclass(frozen=True)
+@frozen
 class AuditReport:
     """``results`` in the order of the list. ``audited_at`` in ms."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from filtering.delivery.entries import Entries, Int64s
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.frozen import frozen
 from filtering.pops.record import subscribed_topic
 from filtering.predicate import TRUE
 from filtering.subscriptions.history import state_at, states_by_key
@@ -71,7 +72,7 @@ _LONGEST_READ = 1 << 16
 """Entries that one pop is judged on at most. A damaged start offset may lie anywhere."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Judgements:
     """What pops under one subscription say of messages, by queue id and queue offset.
 
@@ -259,7 +260,7 @@ def _files_read(scope: Scope, table: Table, read_whole: Collection[str]) -> list
     return list(files.values())
 
 
-@dataclass(frozen=True)
+@frozen
 class _FilesOfTable:
     table: Table
     storage: Storage

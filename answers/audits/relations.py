@@ -24,7 +24,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property, partial
 from itertools import pairwise
 from pathlib import Path
@@ -50,6 +50,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import NO_END, PullWindow, WindowKind, is_of_night
 from filtering.delivery.topic_filters import PASSED_STAGE2, MaskKey, TopicFilters, mask_key
+from filtering.frozen import frozen
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -94,7 +95,7 @@ WINDOW_CHECKS = pa.schema(
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@frozen
 class _Area:
     """A run, the number of its night, and the messages that some of its windows cover: equal ones share it."""
 
@@ -113,7 +114,7 @@ class _Area:
         return is_inside
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Messages:
     """The messages of a block, by queue, and the number of the night of each by its place in the log."""
 
@@ -124,7 +125,7 @@ class _Messages:
     night: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@frozen
 class _Window:
     """An area in which messages were available at ``available_at`` (ms) to a subscription; None: when stored."""
 
@@ -677,7 +678,7 @@ MESSAGES_IN_A_PART = 1 << 20
 """Unless one file has more."""
 
 
-@dataclass(frozen=True)
+@frozen
 class AuditedPart:
     """Physical offsets of a broker's log, the second exclusive. ``number``: its place among all parts."""
 

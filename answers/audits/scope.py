@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts
 from answers.inconsistency import knows_clients
+from filtering.frozen import frozen
 from filtering.sql92 import Expressions
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG
@@ -25,7 +25,7 @@ from schemas.run_ledger import RUN_LEDGER, LedgerEntry, by_broker, read_ledger, 
 from schemas.tables import CONSUMEQUEUE, QUALITY_RESULTS, QUARANTINE, TABLES
 
 
-@dataclass(frozen=True)
+@frozen
 class LastAudit:
     """The last audit that passed: the last ``run`` it looked at, and the ``versions`` of the tables then."""
 
@@ -33,7 +33,7 @@ class LastAudit:
     versions: Mapping[str, int]
 
 
-@dataclass(frozen=True)
+@frozen
 class Scope:
     """What an audit checks: the rows of runs from ``first_run`` on. ``entries`` are those of the ledger."""
 

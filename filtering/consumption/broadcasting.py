@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from filtering.consumption.group import FIRST_START, RETURNED, FiltersInForce, StartReason
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
 from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow, UncertainChange, WindowKind
+from filtering.frozen import frozen
 from filtering.predicate import FALSE
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import state_at
@@ -34,7 +34,7 @@ ONLINE = "a client that broadcasts was online"
 OWN_OFFSETS = "a client that broadcasts keeps its offsets in a file of its own: where it went on is not known"
 
 
-@dataclass(frozen=True)
+@frozen
 class ClientStay:
     """A client subscribes to a topic in [``begin``, ``end``) (ms)."""
 

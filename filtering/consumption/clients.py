@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from filtering.counted import counted
 from filtering.delivery.message_filter import TAGS_PROPERTY, tag_check
 from filtering.delivery.pull_window import NO_END, PullWindow, UncertainChange
+from filtering.frozen import frozen
 from filtering.predicate import FALSE, TRUE, And, Predicate, TextIn, holds
 from filtering.sql92 import EvaluationError, InvalidExpression, compile
 from filtering.subscription_data import TAG, build_subscription_data, is_tag_type
@@ -29,7 +30,7 @@ MADE_UP = 0
 """The queue id of all messages of a topic, if they have no real ones."""
 
 
-@dataclass(frozen=True)
+@frozen
 class ClientTags:
     """The clients of a group check different tags in [``valid_from``, ``valid_to``) (ms).
 

@@ -225,7 +225,7 @@ def start_reason(topic: str, consume_from: ConsumeStart, pops: bool = False) -> 
     return StartReason.TIME if is_time else StartReason.LAST
 
 
-@frozen
+@frozen(slots=True)
 class GroupStart:
     """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for.
 
@@ -552,7 +552,7 @@ class NightFilters:
 NOT_READ = "no client read the queue before"
 
 
-@dataclass(frozen=True)
+@frozen
 class _UnreadWindow:
     """A window of one queue that no client reads until ``until`` (ms)."""
 
@@ -736,7 +736,7 @@ class Moment(Enum):
     """Queues of the topic begin again."""
 
 
-@frozen
+@frozen(slots=True)
 class TimelineStep:
     """A moment of a timeline, at ``at`` (ms).
 
@@ -768,7 +768,7 @@ class _WaitingChange(NamedTuple):
         return TimelineStep(self.at, self.moment, row, row, self.reset, self.restarts)
 
 
-@frozen
+@frozen(slots=True)
 class Timeline:
     """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
 

@@ -18,10 +18,11 @@ import numpy as np
 
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import NO_BEGIN, NO_END, OffsetRange
+from filtering.frozen import frozen
 from filtering.subscriptions.events import GroupTopic
 
 
-@dataclass(frozen=True)
+@frozen
 class QueueRestart:
     """A queue began again, with the message at the physical offset ``commitlog_offset``, stored at ``at`` (ms).
 
@@ -71,7 +72,7 @@ REMOVED, UNKNOWN = -1, -2
 """Instead of an offset. REMOVED: the broker had one, and has none any more; it answers -1, too."""
 
 
-@dataclass(frozen=True)
+@frozen
 class BrokerOffsets:
     """The queues and the consumer offsets of a broker, from a snapshot of its store.
 
@@ -174,7 +175,7 @@ def offset_by_time(stored_at: Callable[[int], int], first: int, end: int, to: in
     return offset
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TopicOffsets:
     """The queues of one topic, and how far the deliveries of its groups are decided.
 
@@ -267,7 +268,7 @@ NO_QUEUES = TopicOffsets.empty({}, ())
 """The offsets of a topic that is not known."""
 
 
-@dataclass(frozen=True)
+@frozen
 class OffsetsSoFar:
     """How far deliveries are decided when a night begins. ``as_of`` is that time (ms); None in a first night.
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, partial
 
 from filtering.broker_config import BrokerConfig
@@ -54,6 +54,7 @@ from filtering.consumption.group import (
 )
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainChange
+from filtering.frozen import frozen
 from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
 from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.predicate import FALSE, TRUE
@@ -80,7 +81,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import FOREVER
 
 
-@dataclass(frozen=True)
+@frozen
 class NightPlan:
     """The pull windows of a night: ``online`` for new messages only, ``backlog`` also for those of earlier nights.
 

@@ -9,7 +9,6 @@ each message of the block, in words of 64 bits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +16,14 @@ import pyarrow as pa
 
 from filtering.delivery.block_schema import MATCH, RECIPIENT
 from filtering.delivery.entries import Entries, Int32s, Int64s
+from filtering.frozen import frozen
 from filtering.matcher import kernels, packed_bits
 from filtering.matcher.packed_bits import Words
 
 # Sets of pull windows that received the same entries of a block.
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MatchSet:
     """Windows (by number) that received the same ``count`` entries of a block of ``rows``, as packed bits."""
 
@@ -38,7 +38,7 @@ class MatchSet:
         return np.flatnonzero(packed_bits.unpack(self.bits, self.rows)).astype(np.int32)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MatchSets:
     """Many MatchSets of one block of ``rows`` entries, in columns.
 
@@ -88,7 +88,7 @@ class MatchSets:
             yield MatchSet(tuple(windows.tolist()), self.bits[bit_row], count, self.rows)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class DistinctRows:
     """Distinct rows of bits: ``windows[i]`` has row ``bits[bit_rows[i]]``, with ``counts[bit_rows[i]]`` set bits."""
 

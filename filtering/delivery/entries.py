@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filtering.frozen import frozen
 from filtering.java import parse_long
 from filtering.rocketmq_version import RocketMQVersion
 from filtering.subscriptions.namespace import LMQ_QUEUE_ID, is_lmq
@@ -60,7 +61,7 @@ def positions_in(ascending: Int64s, values: Int64s) -> Int64s:
     return at
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Entries:
     """n entries of one topic, ordered by queue and queue offset.
 
@@ -94,7 +95,7 @@ class Entries:
         return self.queue_id[starts], np.append(starts, len(self)).astype(np.int64)
 
 
-@dataclass(frozen=True)
+@frozen
 class MultiQueue:
     """How far a queue of multi-dispatched messages came.
 

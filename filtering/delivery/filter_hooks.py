@@ -7,13 +7,14 @@ RocketMQ would log the failure and keep the messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from filtering.delivery.delivery_blocks import MatchSet, MatchSets
+from filtering.frozen import frozen
 from filtering.matcher import packed_bits
 
 ENTRY_COLUMNS = (
@@ -26,7 +27,7 @@ Hook = Callable[[pa.RecordBatch], pa.BooleanArray]
 """Whether the client keeps each entry; null means no."""
 
 
-@dataclass(frozen=True)
+@frozen
 class FunctionHook:
     """A user's function over ENTRY_COLUMNS. Raises ValueError if it fails, or has not one boolean for each entry."""
 

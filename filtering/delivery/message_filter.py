@@ -24,7 +24,7 @@ RETRY_TOPIC_PROPERTY = "RETRY_TOPIC"
 TAGS_PROPERTY = "TAGS"
 
 
-@frozen
+@frozen(slots=True)
 class MessageFilter:
     """The filters of one group's subscription to one topic: stages 1 and 2 at the broker, then the client's."""
 

@@ -81,7 +81,7 @@ def is_about(kind: WindowKind, night: int, first: Number, is_late: Flag) -> Any:
     return np.where(is_late, late, on_time)
 
 
-@frozen
+@frozen(slots=True)
 class PullWindow:
     """The messages of a topic that ``message_filter`` filters for its group.
 
@@ -146,7 +146,7 @@ class PullWindow:
         return replace(self, offsets=ranges)
 
 
-@frozen
+@frozen(slots=True)
 class UncertainChange:
     """A change of a subscription of a consuming group. It is not known which filter some messages met.
 
@@ -184,7 +184,7 @@ class UncertainChange:
 # Source: org.apache.rocketmq.broker.filter.CommitLogDispatcherCalcBitMap.
 
 
-@frozen
+@frozen(slots=True)
 class FilterDataInForce:
     """A ConsumerFilterData, dead or alive, and the interval (ms, end exclusive) in which the broker had it."""
 

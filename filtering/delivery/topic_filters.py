@@ -25,7 +25,6 @@ Filter hooks of users come later, in :mod:`jobs.night.tasks`: they see what this
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +42,7 @@ from filtering.delivery.pull_window import (
     PullWindow,
     UncertainChange,
 )
+from filtering.frozen import frozen
 from filtering.kernels.compile import Array, compiled
 from filtering.kernels.registers import count_ones
 from filtering.matcher import Matcher, Matches, packed_bits
@@ -248,7 +248,7 @@ class NumberedChange(NamedTuple):
     mask: int
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class UncertainEntries:
     """The uncertain entries of one queue in one block.
 
@@ -325,7 +325,7 @@ def _first_matches(bits: Words, bounds: Int64s) -> Int64s:
     return stops
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class BlockResult:
     """The result for a block of entries.
 

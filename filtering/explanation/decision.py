@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from filtering.bloom_filter import is_hit
@@ -20,6 +20,7 @@ from filtering.delivery.message_filter import (
     reads_others,
 )
 from filtering.explanation.trace import ExpressionPart, Result, evaluated, trace
+from filtering.frozen import frozen
 from filtering.predicate import holds
 from filtering.pulls import refusal
 from filtering.sql92 import CompiledExpression, on_one_line
@@ -166,7 +167,7 @@ class Stage(StrEnum):
     CLIENT = "client"
 
 
-@dataclass(frozen=True)
+@frozen
 class Entry:
     """A consume queue entry. ``store_timestamp`` is in ms; ``bit_map`` is None if the broker wrote none."""
 
@@ -175,7 +176,7 @@ class Entry:
     store_timestamp: int
 
 
-@dataclass(frozen=True)
+@frozen
 class BitMapCheck:
     """The check of an entry's filter bit map. ``unset``: the group's ``positions`` that are not set in it.
 
@@ -187,7 +188,7 @@ class BitMapCheck:
     not_asked: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Decision:
     """What happens to a message, at which filter, and why: a ``headline``, and a ``detail`` that may be empty.
 

@@ -16,10 +16,10 @@ PopReviveService.reviveRetry.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from filtering.broker_config import BrokerConfig
+from filtering.frozen import frozen
 from filtering.java import parse_int, parse_long
 from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, SYSTEM_PREFIXES, SYSTEM_TOPICS
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, delay_of
@@ -48,7 +48,7 @@ class WaitKind(StrEnum):
     HALF = "half message of a transaction"
 
 
-@dataclass(frozen=True)
+@frozen
 class Wait:
     """A message waits in a system topic for its own topic, ``real_topic``, and the queue ``real_queue_id`` of it.
 
@@ -138,7 +138,7 @@ class JourneyStepKind(StrEnum):
     """It is in the group's dead-letter queue: nothing delivers it from there."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Call:
     """A call of a client's listener: ``cost`` in ms, and ``code`` of ConsumeReturnType; None: it did not return yet.
 
@@ -152,7 +152,7 @@ class Call:
     code: int | None
 
 
-@dataclass(frozen=True)
+@frozen
 class JourneyStep:
     """A step of a message's way to a group, at ``at`` (ms; None: it has not happened), with the place of the copy.
 
@@ -179,7 +179,7 @@ class JourneyStep:
         return self.topic.startswith(RETRY_TOPIC_PREFIX)
 
 
-@dataclass(frozen=True)
+@frozen
 class Copy:
     """A stored message, as one of several copies. ``wait``: why it waits, if it does.
 

@@ -6,7 +6,7 @@ import difflib
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice, product
 
 from filtering.broker_config import BrokerConfig
@@ -14,6 +14,7 @@ from filtering.delivery.block_schema import Outcome
 from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.explanation.decision import Decision, deciding_expression
 from filtering.explanation.trace import Result, evaluated, expression_text, trace
+from filtering.frozen import frozen
 from filtering.java import INT_MAX, LONG_MAX, parse_double
 from filtering.predicate import (
     And,
@@ -219,7 +220,7 @@ def _holds(leaf: PropertyLeaf, value: str | None) -> bool:
     return value is not None and text_holds(leaf, value)
 
 
-@dataclass(frozen=True)
+@frozen
 class NearestMiss:
     """Either an ``expression`` that the message would have passed, or ``values`` with which it would have passed.
 

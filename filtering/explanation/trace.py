@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
+from filtering.frozen import frozen
 from filtering.sql92 import CompiledExpression, EvaluationError, nodes
 from filtering.sql92.nodes import And, Node, Not, Or, Search, inside, named_properties
 from filtering.sql92.reference import evaluate
@@ -124,7 +125,7 @@ _RESULTS = {True: Result.TRUE, False: Result.FALSE, None: Result.NULL}
 _OPPOSITE = {Result.TRUE: Result.FALSE, Result.FALSE: Result.TRUE}
 
 
-@dataclass(frozen=True)
+@frozen
 class ExpressionPart:
     """A part of an evaluated expression: ``node`` of its tree. ``kind`` is AND, OR, NOT or leaf.
 

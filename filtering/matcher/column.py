@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filtering.frozen import frozen
+
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Column:
     """Message i has ``texts[positions[i]]`` (int32), or ``texts[i]`` if ``positions`` is None.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filtering.frozen import frozen
 from filtering.kernels import number_loops, registers, text_loops
 from filtering.kernels.compile import Array
 from filtering.kernels.registers import REGISTER_WORDS, STORED_AT_ONCE
@@ -31,7 +30,7 @@ _NO_TEXTS = np.zeros(1, np.int32)
 _NO_ROWS = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class FewTexts:
     """Few known texts of up to 8 octets, each as a word, and their answers."""
 
@@ -42,7 +41,7 @@ class FewTexts:
     missing: np.int32
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TextIndex:
     """A hash table of known texts. ``unknown`` and ``missing`` are the answers for other texts, and for none.
 
@@ -112,7 +111,7 @@ def most_numbers(
     return numbers, is_number, np.flatnonzero(odd) if count else _NO_ROWS
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class CutIndex:
     """Ascending ``cuts``, and ``grid[i]`` cuts in the cells before i: cell i starts i << shift after the first cut.
 

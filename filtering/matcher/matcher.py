@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
@@ -29,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.frozen import frozen
 from filtering.kernels import text_loops
 from filtering.matcher import kernels, packed_bits
 from filtering.matcher.column import Column
@@ -58,7 +58,7 @@ SearchLeaf: TypeAlias = TextContains | TextStartsWith | TextEndsWith
 Numbers = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TextSearch:
     """An automaton that reads each text once, octet by octet, for many leaves of one kind.
 
@@ -126,7 +126,7 @@ class TextSearch:
         return bits
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Trie:
     """A state for each beginning of the searched octets of the texts; state 0 is the empty one.
 
@@ -193,7 +193,7 @@ def _bounds(lengths: Sequence[int]) -> Numbers:
 # Long lists of texts.
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TextLists:
     """Lists of texts. ``index`` finds the number of each of the ``count`` distinct texts, or -1.
 
@@ -363,7 +363,7 @@ def _map_columns(properties: pa.MapArray, names: tuple[str, ...]) -> dict[str, C
     return {name: Column(items, positions[i]) for i, name in enumerate(names)}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Matches:
     """The matches of n predicates among ``rows`` messages. ``bits``: packed bits, shape (predicates, words)."""
 

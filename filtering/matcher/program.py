@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
+from filtering.frozen import frozen
 from filtering.java import double_order
 from filtering.predicate import (
     TRUE_TEXTS,
@@ -169,7 +169,7 @@ _LEAST = -(2**63)
 _BEYOND = 2**63
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TextAxis:
     """The axis of texts. Of its n classes, n-2 has any other text, and n-1 the messages without the property.
 
@@ -224,7 +224,7 @@ class TextAxis:
         return signal_of
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class NumberAxis:
     """The axis of numbers. Class c holds the numbers in [cuts[c-1], cuts[c]).
 
@@ -322,7 +322,7 @@ MOST_GATES = 64
 """A list of texts that would take more gates is a leaf without an axis. Few lists overlap so much."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Program:
     """Instructions that combine registers of bits, with one bit for each message (see Gates).
 

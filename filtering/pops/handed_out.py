@@ -12,10 +12,11 @@ Source: PopMessageProcessor, AckMessageProcessor, ChangeInvisibleTimeProcessor, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from filtering.frozen import frozen
 
 Int64s = NDArray[np.int64]
 NONE = -1
@@ -24,7 +25,7 @@ RENEWAL = 5_000
 """ms: after a renewal, the broker acknowledges the former checkpoint in the same request; up to 151 ms were seen."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Records:
     """Records of messages, in any order and possibly twice: checkpoints or acknowledgements.
 
@@ -53,7 +54,7 @@ class Records:
         return in_log
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class HandedOut:
     """The deliveries of a record: one for each time that a message was handed out.
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Offsets
+from filtering.frozen import frozen
 from filtering.subscriptions.events import GRPC_PUSH, REMOTING_POP, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, FOREVER
@@ -35,7 +36,7 @@ RETRY_MAX_TIMES = 16
 """How often a group's message is redelivered, if its configuration does not say (SubscriptionGroupConfig)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class PopGroups:
     """From config/messageRequestMode.json and config/subscriptionGroup.json.
 
@@ -79,7 +80,7 @@ class PopGroups:
         return cls(popping, values["retry_max_times"], frozenset(values["in_order"]), pulling, handed_out)
 
 
-@dataclass(frozen=True)
+@frozen
 class Pops:
     """When groups pop topics. The broker writes down those of ``recorded``; those of ``planned`` are inferred.
 
@@ -95,7 +96,7 @@ class Pops:
 NO_POPS, NO_POP_GROUPS = Pops(), PopGroups()
 
 
-@dataclass(frozen=True)
+@frozen
 class PopModes:
     """When groups were first known to pop topics (ms), by group and topic: by the record, and by the configuration.
 

@@ -10,20 +10,20 @@ Source: PopMessageProcessor, PopMessageResultFilterImpl, PullAPIWrapper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from filtering.frozen import frozen
 from filtering.subscriptions.subscription_row import CompiledSubscription
 from filtering.tags_code import tags_codes
 
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TagCheck:
     """Of some messages: which are dropped, and of which that is not known.
 
@@ -60,7 +60,7 @@ def check_tags(
     return TagCheck(is_dropped, is_uncertain, is_in_force)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Masks:
     """By subscription and message, whether it may have handed out the message, and whether its client then keeps it."""
 

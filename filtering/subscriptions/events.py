@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
@@ -123,7 +123,7 @@ def consume_from_value(start: ConsumeStart) -> str | int:
     return start.value if isinstance(start, ConsumeFrom) else start
 
 
-@frozen
+@frozen(slots=True)
 class SubscriptionEvent:
     """A change of a group's subscriptions. It applies to messages stored at ``at`` (ms) or later.
 
@@ -176,7 +176,7 @@ class InvalidSubscriptionEvent(ValueError):
         self.is_replaced = is_replaced
 
 
-@dataclass(frozen=True)
+@frozen
 class SubscriptionEvents:
     """The ``entries`` of a source in its own order, with versions only where it has them, and the ``rejected`` ones.
 

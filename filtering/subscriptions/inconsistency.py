@@ -41,7 +41,7 @@ class ClientSubscription:
         return self.expression, self.expression_type, self.class_filter_mode
 
 
-@frozen
+@frozen(slots=True)
 class GroupClients(State):
     """The clients of a group on a topic, and the subscription in force.
 
@@ -74,7 +74,7 @@ class GroupClients(State):
         return clients
 
 
-@frozen
+@frozen(slots=True)
 class SeemingDisagreement(State):
     """Clients without ids seem to subscribe differently.
 

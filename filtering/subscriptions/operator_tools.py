@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from filtering.frozen import frozen
 from filtering.java import has_half_a_pair
 from filtering.rocketmq_version import RocketMQVersion, ShownVersions, client_version, only, shown_by_settings
 from filtering.sql92.parser import looks_like_sql92
@@ -93,7 +93,7 @@ _AFTER_THE_TABLE = "ConsumeType:"
 _CONSUME_FROM_WHERE = re.compile(r"^ConsumeFromWhere: (\w+)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+@frozen
 class BrokerLog:
     """The subscription events in a broker.log, exact to the second, and the numbers of the lines that lack a part.
 
@@ -104,7 +104,7 @@ class BrokerLog:
     incomplete: Sequence[int]
 
 
-@dataclass(frozen=True)
+@frozen
 class ConsumerConnection:
     """The subscriptions of the clients of one group, and where they begin at their first start."""
 
@@ -113,7 +113,7 @@ class ConsumerConnection:
     is_broadcasting: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class RunningInfo:
     """The subscriptions of one client, since it started (ms; 0 if that is not known).
 

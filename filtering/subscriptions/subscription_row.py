@@ -11,7 +11,7 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.time_spans import FOREVER
 
 
-@frozen
+@frozen(slots=True)
 class CompiledSubscription:
     """A TAG subscription has ``tags_set`` and ``code_set``, both sorted; an SQL92 subscription has ``expression``."""
 
@@ -52,7 +52,7 @@ def compile_client_filter(topic: str, filter: Filter, expressions: Expressions) 
     return compile_subscription(topic, expression, expression_type, expressions)
 
 
-@frozen
+@frozen(slots=True)
 class State:
     """What holds for a group and topic in [``valid_from``, ``valid_to``) (ms); None: it still does."""
 
@@ -75,7 +75,7 @@ class State:
         return self.valid_from <= instant < self.end
 
 
-@frozen
+@frozen(slots=True)
 class SubscriptionRow(State):
     """The state of a group's subscription to a topic, for messages stored while it is in force.
 

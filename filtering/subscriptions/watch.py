@@ -18,8 +18,9 @@ RebalancePushImpl.messageQueueChanged.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from filtering.frozen import frozen
 from filtering.subscription_data import SQL92, ConsumerGroupInfo, Subscription, expression_type, filter_of
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, Operation, SubscriptionEvent, in_order
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
@@ -29,7 +30,7 @@ ALLOCATION = 2_000
 client comes. 0.1 to 1.3 s were seen. A later version is that of a new subscription."""
 
 
-@dataclass(frozen=True)
+@frozen
 class WatchedClient:
     """A client of a group. ``address``: of its connection. ``started_at``: ms; 0 if it did not say.
 
@@ -45,7 +46,7 @@ class WatchedClient:
     protocol: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class WatchedGroup:
     """A group that is online: its clients by client id, and the subscriptions that the broker has, by topic.
 
@@ -63,7 +64,7 @@ NOBODY = WatchedGroup({}, {})
 """A group that is not online."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Look:
     """When a broker was looked at (ms): from ``begin`` to ``end``. ``before``: when the last look began, if any."""
 
@@ -115,7 +116,7 @@ def changes(
     return _Changes(group, before, now, look, committed, registered, committed_before or {}, left).events()
 
 
-@dataclass(frozen=True)
+@frozen
 class _Changes:
     group: str
     before: WatchedGroup

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 from answers.audits.checks import damaged_files
 from answers.facts import check_broker
 from filtering.counted import counted
+from filtering.frozen import frozen
 from filtering.time_spans import DAY
 from jobs.night.commit import Changes, next_run, record
 from jobs.night.past import BrokerState, past_nights
@@ -144,7 +144,7 @@ def _late_messages(
 # Rebuilds damaged or missing tables from the others.
 
 
-@dataclass(frozen=True)
+@frozen
 class DamagedTables:
     """The damaged ``tables`` of a warehouse: a message for each name. ``entries``: the runs in the ledger."""
 
@@ -228,7 +228,7 @@ def _rebuild_broker(
 # Removes rows of old nights: messages, entries and deliveries, or only message bodies.
 
 
-@dataclass(frozen=True)
+@frozen
 class Removed:
     """The number of removed ``rows`` of one broker, and of old nights that are still in the broker's own log.
 

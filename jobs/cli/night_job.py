@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from answers.report import (
 )
 from filtering.broker_config import BrokerConfig
 from filtering.counted import counted
+from filtering.frozen import frozen
 from filtering.kernels.compile import LISTENERS, CompileListener
 from filtering.subscriptions.events import GroupTopic, Operation
 from jobs.cli import options as shared
@@ -149,7 +150,7 @@ def print_end(report: NightReport, compiling: float) -> None:
 # What the summary at the end of a night says besides the counts of its groups.
 
 
-@dataclass(frozen=True)
+@frozen
 class SummarizedNight:
     """A night that has ended (without outcome and history), how a broker would recover, a ``remark`` on its rows."""
 
@@ -177,12 +178,13 @@ class SummarizedNight:
 
 def summarize(runner: NightRunner, report: NightReport, checks_messages: bool) -> SummarizedNight:
     """``checks_messages``: as in :func:`night_summary`."""
-    facts = replace(open_facts(runner.warehouse, report.broker.name, runner.expressions), replayed=report.history)
+    replayed = report.events.events, report.history
+    facts = replace(open_facts(runner.warehouse, report.broker.name, runner.expressions), replayed=replayed)
     summary = night_summary(facts, runner.session, checks_messages)
     recovered = _recovery_lines(facts, report) if report.outcome is not None else []
     remark = _without_entry(facts, report)
     # The outcome has all pull windows and rows: too much to keep for each of many brokers.
-    return SummarizedNight(replace(report, outcome=None, history=None), summary, recovered, remark)
+    return SummarizedNight(replace(report, outcome=None, history=()), summary, recovered, remark)
 
 
 def _without_entry(facts: BrokerFacts, report: NightReport) -> str:
@@ -580,7 +582,7 @@ def _message_log(storage: Storage | None) -> Path | None:
     return local if local is not None and is_message_log(local) else None
 
 
-@dataclass(frozen=True)
+@frozen
 class _Night:
     """A night on a snapshot of a broker, or one without new messages. ``storage`` is the snapshot, if there is one."""
 

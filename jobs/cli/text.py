@@ -59,15 +59,16 @@ def print_table(
     widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(columns)]
     room = shutil.get_terminal_size((160, 24)).columns if sys.stdout.isatty() else 0
     used = len(indent) + sum(widths[:-1]) + 2 * (columns - 1)
+    lines = []
     for row in [titles, *rows]:
-        cells = []
-        for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            if last_is_text and i == columns - 1:
-                longest = max(NARROWEST, room - used)
-                cells.append(shortened(cell, longest) if room else cell)
-            else:
-                cells.append(f"{cell:<{width}}" if i < left else f"{cell:>{width}}")
-        print((indent + "  ".join(cells)).rstrip())
+        cells = [
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        if last_is_text:
+            cells[-1] = shortened(row[-1], max(NARROWEST, room - used)) if room else row[-1]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    print("\n".join(lines))
 
 
 def print_table_of_brokers(titles: Sequence[str], rows: Sequence[Sequence[str]], several: bool, left: int) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from answers.results import NOT_KNOWN_OF_POPS, NOTHING_TO_COMPARE
 from answers.what_if import AgainstInForce, ChangedMessages, WhatIf
 from filtering.counted import counted, shortened
 from filtering.delivery.message_filter import delivers
+from filtering.frozen import frozen
 from filtering.predicate import postorder
 from filtering.relation import Kind, Message, Relation
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -27,7 +28,7 @@ SPECIAL = frozenset("\\`*_[]<>#")
 _FENCES = re.compile("`+")
 
 
-@dataclass(frozen=True)
+@frozen
 class Markup:
     """Formats text from outside as Markdown, or for a terminal."""
 
@@ -82,7 +83,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Check:
     """A limit that a user gave, and the ``value`` that must not be greater. ``text`` says both in one line."""
 
@@ -96,7 +97,7 @@ class Check:
         return self.value <= self.limit
 
 
-@dataclass(frozen=True)
+@frozen
 class Verdict:
     """The checks that a change must pass; none if the user gave no limit. ``compares_nothing``: there is no message."""
 

@@ -16,7 +16,7 @@ import inspect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
@@ -27,6 +27,7 @@ from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, ReadBroke
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.counted import did_you_mean
 from filtering.delivery.filter_hooks import FunctionHook, Hook
+from filtering.frozen import frozen
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, ShownVersions
 from filtering.subscriptions.events import GroupTopic, InvalidSubscriptionEvent, SubscriptionEvents
 from filtering.subscriptions.operator_tools import versions_in_log
@@ -63,7 +64,7 @@ MOST_IDLE = 366 * DAY
 """Milliseconds. A time that is this much later than the last message is ignored."""
 
 
-@dataclass(frozen=True)
+@frozen
 class StoreSnapshot:
     """A copy of a broker's store. ``storage`` is the store folder, or its commitlog folder."""
 
@@ -195,7 +196,7 @@ class StoreSnapshot:
 DEFAULT_NAME = BrokerConfig().broker_name
 
 
-@dataclass(frozen=True)
+@frozen
 class Broker:
     """The configuration of a broker. ``source`` says where it comes from; ``is_given``: from a file of the user.
 
@@ -343,7 +344,7 @@ def _assumed(name: str, snapshot: StoreSnapshot | None) -> Broker:
 # Files of subscriptions.
 
 
-@dataclass(frozen=True)
+@frozen
 class SubscriptionFile:
     """The events of a file or of several, and a SHA-256 ``digest`` of the bytes.
 
@@ -431,7 +432,7 @@ def combine(files: Sequence[SubscriptionFile]) -> SubscriptionFile | None:
 _KEYS = ("name", "store", "config", "subscriptions", "version")
 
 
-@dataclass(frozen=True)
+@frozen
 class BrokerEntry:
     """One broker: its snapshots in order, its broker.conf and its subscriptions. None means that the store has it."""
 
@@ -498,7 +499,7 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
 KEYS = ("group", "topic", "predicate", "function")
 
 
-@dataclass(frozen=True)
+@frozen
 class FilterHook:
     """One entry of the file. ``code`` is the SHA-256 of the file with the function, empty for a predicate."""
 

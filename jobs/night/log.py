@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.frozen import frozen
 from jobs.night.inputs import StoreSnapshot
 from jobs.night.past import BrokerState
 from jobs.night.tasks import LogRange, RangeResult
@@ -48,7 +49,7 @@ from schemas.tables import QUARANTINE
 # The segments, and what is at their physical offsets.
 
 
-@dataclass(frozen=True)
+@frozen
 class LogSegments:
     """The segments of a log in a store, and the physical offsets after the last nonzero byte of each (``ends``)."""
 
@@ -373,7 +374,7 @@ class RecoveredParts:
 # The plan.
 
 
-@dataclass(frozen=True)
+@frozen
 class ReadSoFar:
     """The part of a broker's log that earlier nights read: up to the physical offset ``end``.
 
@@ -415,7 +416,7 @@ def read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:
 RANGE_BYTES = 128 << 20
 
 
-@dataclass(frozen=True)
+@frozen
 class LogPlan:
     """The parts of a log that a night reads.
 

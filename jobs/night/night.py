@@ -51,6 +51,7 @@ from filtering.delivery.pull_window import (
     WindowKind,
     filter_data_in_force,
 )
+from filtering.frozen import frozen
 from filtering.pops.modes import PopGroups, PopModes, Pops
 from filtering.pops.record import CHECKPOINT
 from filtering.sql92 import Expressions
@@ -120,7 +121,7 @@ Windows = Mapping[str, Sequence[PullWindow]]
 UncertainChanges = Mapping[str, Sequence[UncertainChange]]
 
 
-@dataclass(frozen=True)
+@frozen
 class NightTasks:
     """Runs the tasks of one night. Windows, filter changes, filter data and instants are by topic."""
 
@@ -299,7 +300,7 @@ _NOT_STORED = -1
 """Instead of the physical offset of an entry that is not in the tables: it is older than all that are."""
 
 
-@dataclass(frozen=True)
+@frozen
 class _Generation:
     """The entries of a queue until it begins again: the physical offsets of the first and the last one.
 
@@ -312,7 +313,7 @@ class _Generation:
     last: int
 
 
-@dataclass(frozen=True)
+@frozen
 class _Deletion:
     """A topic was deleted after the physical offset ``after``; the first message since then is at ``begin``."""
 
@@ -479,7 +480,7 @@ def plan_older_nights(
 # The night.
 
 
-@dataclass(frozen=True)
+@frozen
 class NightOutcome:
     """The result of a night. ``settled``: the physical offset from which the next night reads, None without a log."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from filtering.broker_config import BrokerConfig, changed_switches
 from filtering.consumption.plan import first_difference
 from filtering.counted import counted
+from filtering.frozen import frozen
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import InvalidSubscriptionEvent, SubscriptionEvent, event_line, in_order
 from filtering.subscriptions.history import in_force_at
@@ -52,7 +53,7 @@ from schemas.version import VERSION
 # The subscription events of a night: those that earlier nights applied, merged with those of a file.
 
 
-@dataclass(frozen=True)
+@frozen
 class NightEvents:
     """``events``: all events so far, in order. ``new``: those that no earlier night applied.
 
@@ -132,7 +133,7 @@ _EVENT_INPUTS = (SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, FIRST_SNAPSHOT)
 _COMPARED_INPUTS = (OFFSET_FILES, SUBSCRIPTION_FILE, MESSAGE_LOG, SOFTWARE)
 
 
-@dataclass(frozen=True)
+@frozen
 class NightOptions:
     """The user's options for a night. ``redo_from`` is in ms since the epoch."""
 
@@ -143,7 +144,7 @@ class NightOptions:
     hooks: tuple[FilterHook, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class NightInputs:
     """A snapshot of a store, or a message log, or no messages; and subscriptions."""
 

@@ -11,7 +11,7 @@ import json
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property, partial
 from itertools import takewhile
 
@@ -31,6 +31,7 @@ from filtering.consumption.offsets import (
     offset_by_time,
 )
 from filtering.delivery.entries import has_entry
+from filtering.frozen import frozen
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
@@ -58,7 +59,7 @@ from schemas.subscriptions import read_events
 from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, CURRENT_OFFSETS, IN_LMQS, QUEUE_PROGRESS
 
 
-@dataclass(frozen=True)
+@frozen
 class BrokerState:
     """The state of a broker after its last night.
 
@@ -292,7 +293,7 @@ def with_lmqs(messages: pa.Table, entries: pa.Table) -> pa.Table:
     return pa.concat_tables([messages, in_lmqs.cast(messages.schema)])
 
 
-@dataclass(frozen=True)
+@frozen
 class PastNight:
     """An earlier night. ``stored``: where its messages are in the log."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,7 @@ from filtering.consumption.offsets import Offsets
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
 from filtering.delivery.entries import Int64s, has_entry, positions_in
+from filtering.frozen import frozen
 from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
 from filtering.pops.modes import Interval, PopGroups
 from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
@@ -77,7 +78,7 @@ _COPY = ["topic", "commitlog_offset", "uniq_key", "reconsume_times"]
 _NO_COPIES = COMMITLOG.file_schema.empty_table().select(_COPY)
 
 
-@dataclass(frozen=True)
+@frozen
 class PopCounts:
     """The messages that pops handed out in a night, by group, topic and queue id.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from filtering.delivery.pull_window import NO_END
+from filtering.frozen import frozen
 from jobs.night.commit import Changes
 from jobs.night.log import LogPlan
 from jobs.night.past import BrokerState, PastNight, past_nights, read_state_before
@@ -24,7 +25,7 @@ from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, DERIVED_TABLES, QUARANTINE, QUEUE_PROGRESS, is_of_log
 
 
-@dataclass(frozen=True)
+@frozen
 class Repeat:
     """The nights to repeat.
 
@@ -162,7 +163,7 @@ def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes)
 # New messages.
 
 
-@dataclass(frozen=True)
+@frozen
 class NewMessages:
     """The messages that a night reads by a ``plan`` of the log, and the ``stored`` ones that have no entries yet."""
 

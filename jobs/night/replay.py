@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ from filtering.consumption.offsets import BrokerOffsets, GroupNight
 from filtering.consumption.plan import NightPlan
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow, WindowKind
+from filtering.frozen import frozen
 from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import in_force_after
@@ -42,7 +42,7 @@ WRITTEN = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@frozen
 class ReplayReport:
     """The numbers of entries that the groups' pulls went past, and of deliveries."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from types import MappingProxyType
@@ -35,6 +34,7 @@ from filtering.delivery import topic_filters
 from filtering.delivery.entries import Int64s, positions_in
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.topic_filters import count_uncertain
+from filtering.frozen import frozen
 from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import InvalidSubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -133,7 +133,7 @@ def committed_rows(
 # The progress of queues and groups.
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class QueueNight:
     """The new entries of a queue: the first offset, the offset after the last one, and ``ends`` as of QueueProgress.
 
@@ -192,7 +192,7 @@ def _queue_night(
 NOTHING: Mapping[str, Sequence[CountChange]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class FilteredPart:
     """The counts of workers, with the pull windows and uncertain changes that they are for, by topic."""
 
@@ -201,7 +201,7 @@ class FilteredPart:
     result: TaskResult
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class ProgressRows:
     """Rows of three tables (texts are dictionaries), and the offsets with which the next night begins."""
 

@@ -27,6 +27,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import assumption
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.counted import counted, listed
+from filtering.frozen import frozen
 from filtering.pops.modes import PopGroups, PopModes
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
@@ -329,23 +330,23 @@ def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], o
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class NightReport:
-    """The result of a night, and its events. ``outcome`` and ``entry`` are None if nothing was new.
+    """The result of a night, its events, and the ``history`` of all subscriptions after it.
 
-    ``in_spark``: whether Spark's workers ran tasks. ``workers``: the processes that filtered messages.
-    ``history``: of all subscriptions, after the night; None if nothing was new, so that it was not replayed.
+    ``outcome`` and ``entry`` are None if nothing was new. ``in_spark``: whether Spark's workers ran tasks. ``workers``:
+    the processes that filtered messages.
     """
 
     broker: Broker
     inputs: NightInputs
     events: NightEvents
+    history: Sequence[SubscriptionRow]
     outcome: NightOutcome | None = None
     entry: LedgerEntry | None = None
     seconds: float = 0.0
     in_spark: bool = False
     workers: Collection[Worker] = ()
-    history: Sequence[SubscriptionRow] | None = None
 
     @property
     def rows(self) -> Mapping[str, int]:
@@ -402,7 +403,8 @@ class NightRunner:
         )
         has_windows = stored_state.last is None or stored_state.last.has_windows
         if nothing_new and has_windows:
-            return NightReport(broker, inputs, events, seconds=time.monotonic() - begun)
+            history = stored_state.history(events.events, broker.config, self.expressions)
+            return NightReport(broker, inputs, events, history, seconds=time.monotonic() - begun)
         changes = self._changes(broker)
         repeat = plan_repeat(
             stored_state, log_plan.cut if log_plan else None, redo_from, text_of(options.hooks), changes
@@ -435,7 +437,7 @@ class NightRunner:
         )  # fmt: skip
         outcome = night.run()
         outcome.result.damaged_bodies += log.damaged_bodies
-        history: Sequence[SubscriptionRow] = night.history
+        history = list(night.history)
         if len(night.events) < len(events.events):
             history = state_before.history(events.events, broker.config, self.expressions)
         if Step.REGISTER in options.steps:
@@ -456,7 +458,7 @@ class NightRunner:
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         entry = self._commit(changes, entry)
         seconds, workers = time.monotonic() - begun, outcome.result.workers
-        return NightReport(broker, inputs, events, outcome, entry, seconds, self._in_spark, workers, history)
+        return NightReport(broker, inputs, events, history, outcome, entry, seconds, self._in_spark, workers)
 
     def _plan_log(self, snapshot: StoreSnapshot | None, state: BrokerState, new_epoch: bool) -> LogPlan | None:
         """What is new in the log of a store. Raises UsageError if the tables have messages without queue ids."""

@@ -36,6 +36,7 @@ from filtering.delivery.entries import MULTI_QUEUE_OFFSET, Entries, Int32s, Int6
 from filtering.delivery.filter_hooks import Hook, after_hooks
 from filtering.delivery.pull_window import FilterDataInForce, PullWindow, UncertainChange
 from filtering.delivery.topic_filters import BlockResult, TopicFilters, UncertainEntries, count_lost_pulls
+from filtering.frozen import frozen
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import is_lmq
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
@@ -158,7 +159,7 @@ def _ends(offsets: Int64s, times: Int64s, instants: Int64s) -> Int64s:
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TopicWork:
     """The filters for the entries of one topic. ``recipients``: a RECIPIENT for each pull window of ``filters``.
 
@@ -200,7 +201,7 @@ def works_by_topic(
     return works
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Work:
     """The work of a task. ``tables``: folders of the tables to write, by name. ``topics``: the filters by topic.
 
@@ -309,7 +310,7 @@ class TaskResult:
 # New entries.
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class NewEntries:
     """n entries, ordered by topic, queue and queue offset.
 
@@ -560,7 +561,7 @@ DAMAGE_AT_ONCE = 16
 REST_IS_MISSING = "the log goes on in the next segment, but the rest of this one is missing: copy the store again"
 
 
-@dataclass(frozen=True)
+@frozen
 class LogRange:
     """A part of a segment, from the physical offset ``start`` to ``stop`` (exclusive).
 
@@ -585,7 +586,7 @@ class LogRange:
         return self.ends_log or self.followed_by is not None
 
 
-@dataclass(frozen=True)
+@frozen
 class RangeResult:
     """The result of a range. ``first`` and ``reached`` are those of its Walk.
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -32,6 +31,7 @@ from filtering.consumption.group import HELD_PULL_MS
 from filtering.delivery.block_schema import MATCH, Outcome
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, WindowKind
+from filtering.frozen import frozen
 from filtering.pops.handed_out import NONE, matching, nth
 from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GroupTopic
@@ -74,7 +74,7 @@ class CountChange(NamedTuple):
     change: int
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Covered:
     """Of some messages: whether a window of tonight or of the night before filtered them, and of tonight.
 

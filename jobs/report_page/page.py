@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -17,6 +17,7 @@ from answers.rendering import one_line
 from answers.report import MOST_NIGHTS, GroupPops, GroupReport, NoReport, Report, ReportedNight, StageCounts
 from filtering.counted import counted, shortened
 from filtering.findings import ERROR, SEVERITIES, WARN
+from filtering.frozen import frozen
 from jobs.cli.text import age as duration
 from jobs.cli.text import short
 from schemas.errors import PROGRAM, option, time_text
@@ -99,7 +100,7 @@ def night_names(instants: Sequence[int]) -> list[str]:
 Value = Callable[[GroupReport], int | None]
 
 
-@dataclass(frozen=True)
+@frozen
 class Column:
     """The ``value`` of each row, formatted by ``text``. The column is left out if all are 0 and it ``is_optional``."""
 
@@ -227,7 +228,7 @@ MOST_CHANGES = 10
 _LEAST = 1.5
 
 
-@dataclass(frozen=True)
+@frozen
 class Bar:
     x: float
     y: float
@@ -237,7 +238,7 @@ class Bar:
     label: str
 
 
-@dataclass(frozen=True)
+@frozen
 class NightsPlot:
     """One measure over several nights.
 
@@ -318,7 +319,7 @@ def _plot(
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class Stage:
     """The number of pulled entries that ended at one stage, and the bytes that this saved or cost."""
 
@@ -399,7 +400,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@frozen
 class Limits:
     """Limits of each broker's part: rows of groups, characters of an expression, rows in other tables, and nights."""
 
@@ -416,7 +417,7 @@ SMALLER_OF_SEVERAL = (Limits(1000, 24, 40, 7), *(replace(each, nights=7) for eac
 EXPRESSIONS = (400, 200, 120, 100, 80, 60, 50, 40, 32)
 
 
-@dataclass(frozen=True)
+@frozen
 class BrokerPart:
     """A broker's part of a page. ``at`` begins the ids in it; empty if the page is about this broker only.
 
@@ -436,7 +437,7 @@ class BrokerPart:
         return len(_encoded(self.header)) + len(_encoded(self.sections))
 
 
-@dataclass(frozen=True)
+@frozen
 class OverviewRow:
     """A broker in the overview. ``at``: the ids of its part begin with it; empty if it has none on the page.
 

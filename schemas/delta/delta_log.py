@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +19,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from numpy.typing import NDArray
 from xxhash import xxh64_intdigest
 
+from filtering.frozen import frozen
 from schemas.delta.table import (
     FORMER_NAMES,
     LAYOUT,
@@ -48,7 +48,7 @@ class TableDamaged(UsageError):
     """A table differs from what the last run left. The message says how."""
 
 
-@dataclass(frozen=True)
+@frozen
 class TableState:
     """A table after a run: its version, its number of rows, and a digest of its list of files."""
 

@@ -10,7 +10,7 @@ import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from filtering.frozen import frozen
 from schemas.arrow_batches import as_one_type
 from schemas.storage import Storage
 
@@ -71,7 +72,7 @@ def layout_of(description: str | None) -> int:
     return int(match[1]) if match else 1
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Table:
     """Definition of a Delta table. ``columns`` are all; those in ``partition_by`` are not in the files.
 
@@ -229,7 +230,7 @@ ROWS_OF_A_GROUP = 1 << 16
 """Most rows of a row group: readers load one after the other."""
 
 
-@dataclass(frozen=True)
+@frozen
 class DataFile:
     """A file that was written. ``stats`` are its statistics in the Delta log, as JSON."""
 
@@ -239,7 +240,7 @@ class DataFile:
     stats: str
 
 
-@dataclass(frozen=True)
+@frozen
 class StoredFile:
     """A file of a table's snapshot. ``least`` and ``greatest`` are statistics of the Delta log, by column."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -17,13 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from filtering.frozen import frozen
 from schemas.delta.delta_log import open_data_file
 from schemas.delta.table import StoredFile, Table
 from schemas.spark_tasks import run_tasks
 from schemas.storage import Storage
 
 
-@dataclass(frozen=True)
+@frozen
 class Condition:
     """A condition on one column: at least ``low``, less than ``below``, and one of ``values``; None: no limit."""
 

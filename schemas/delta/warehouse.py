@@ -18,6 +18,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from filtering.frozen import frozen
 from schemas.delta.delta_log import DeltaLog
 from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import Where, files_that_may_hold, read_rows
@@ -48,7 +49,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True)
+@frozen
 class Lease:
     """One holder's lease. ``table_id`` and ``version`` are those of the table of the lease."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.delivery.entries import Int64s
+from filtering.frozen import frozen
 from filtering.java import LONG_MAX, decode_utf8
 from filtering.matcher.column import Column
 from filtering.time_spans import AFTER_YEAR_9999, DAY
@@ -35,7 +36,7 @@ NUMBERS = (
 """The numeric attributes of messages, named as in commitlog. A message log may not know ``body_length``: -1."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Shape:
     """How the properties of messages of one topic are split: slot i has the property names[i]."""
 
@@ -43,7 +44,7 @@ class Shape:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Messages:
     """n messages in the order of the log.
 

@@ -12,13 +12,14 @@ import hashlib
 import json
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, field
 from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filtering.frozen import frozen
 from schemas.messages.message_checks import (
     KNOWN,
     NEEDED,
@@ -41,7 +42,7 @@ FIRST_LINES = 1_000
 """Lines of a file that show its form, and whether it has messages at all."""
 
 
-@dataclass(frozen=True)
+@frozen
 class LogPart:
     """A part of a file of a message log, of ``size`` bytes. ``first`` is the number of its first line or row, from 1.
 
@@ -229,7 +230,7 @@ def _fits(name: str, kind: str, given: pa.DataType) -> bool:
     return is_binary or "string" in str(given) if kind == "binary" else kind == "string" or not is_binary
 
 
-@dataclass(frozen=True)
+@frozen
 class ReadFile:
     """What nights have read of a file whose messages have no positions.
 
@@ -248,7 +249,7 @@ class ReadFile:
         return is_long_enough and digest_of(file, self.size) == self.digest
 
 
-@dataclass(frozen=True)
+@frozen
 class NumberedLines:
     """The messages without positions that nights have read.
 

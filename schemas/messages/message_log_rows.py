@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from filtering.frozen import frozen
 from schemas.arrow_batches import decoded, repeated
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
 from schemas.messages.bodies import Bodies
@@ -29,7 +30,7 @@ _MARGIN = 16
 """Zero bytes after property texts, which loops may read."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MessageBatch:
     """n messages of a message log.
 

@@ -8,7 +8,6 @@ Source: PopCheckPoint, AckMsg, BatchAckMsg (org.apache.rocketmq.store.pop).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import json
 
+from filtering.frozen import frozen
 from filtering.kernels.compile import Int, compiled
 from filtering.pops.handed_out import NONE
 from filtering.pops.record import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, TIMER_TOPIC, is_record_topic
@@ -37,7 +37,7 @@ PUT_AGAIN = "rp"
 """How often the checkpoint was put again: a text."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Bodies:
     """The values of some bodies, NONE where there is none.
 

@@ -25,6 +25,7 @@ from filtering.delivery.entries import (
     has_entry,
 )
 from filtering.delivery.pull_window import NO_END
+from filtering.frozen import frozen
 from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
 from filtering.tags_code import DELAY_PROPERTY, entry_tags_codes
 from filtering.time_spans import BEGINNING, FOREVER
@@ -177,7 +178,7 @@ MESSAGES_IN_A_SCAN = 1 << 20
 FilesOf = Callable[[Table], Sequence[StoredFile]]
 
 
-@dataclass(frozen=True)
+@frozen
 class StoredRange:
     """Messages with physical offsets in ``offsets``, in files of commitlog.
 
@@ -246,7 +247,7 @@ def _paths(files: Iterable[StoredFile]) -> tuple[str, ...]:
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class StoredEntries:
     """Entries of consumequeue, in any order; the bit maps are None if they were not read.
 
@@ -415,7 +416,7 @@ def _read_by(
 _NAMES = (MULTI_DISPATCH, MULTI_QUEUE_OFFSET, DELAY_PROPERTY)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MultiDispatched:
     """Messages with both properties of :class:`MultiDispatch`, in the order of the log.
 

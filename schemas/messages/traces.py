@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.delivery.entries import Int64s
+from filtering.frozen import frozen
 from filtering.java import decode_utf8
 from filtering.subscriptions.namespace import is_trace_topic
 from schemas.arrow_batches import dictionary_column, repeated
@@ -52,7 +53,7 @@ _REQUEST_ID = "^(?:[0-9A-F]{32}|[0-9A-F]{56})$"
 _DIGITS_OF_CALL = 12
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Traces:
     """n messages with traces: their ``rows`` in a chunk, and their bodies, not compressed."""
 
@@ -60,7 +61,7 @@ class _Traces:
     bodies: pa.BinaryArray
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Lines:
     """n lines of traces, in order: line i is number ``numbers[i]`` of body ``parents[i]``.
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from filtering.broker_config import SHORTEST_RECORD
+from filtering.frozen import frozen
 from filtering.kernels.compile import compiled
 from filtering.kernels.registers import load_word
 from schemas.rocketmq_store.record_layout import (
@@ -224,7 +225,7 @@ REASONS = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Damage:
     """Bytes that are not a message, at most DAMAGE_BYTES of them. Longer damage comes in consecutive pieces.
 
@@ -237,7 +238,7 @@ class Damage:
     bytes: bytes
 
 
-@dataclass(frozen=True)
+@frozen
 class Records:
     """Whole, decodable records: positions and lengths in ``log``, FIELDS x records.
 

@@ -10,11 +10,12 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from filtering.frozen import frozen
 from filtering.java import LONG_MAX, has_half_a_pair, parse_int
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.rocketmq_version import (
@@ -299,7 +300,7 @@ def read_document(storage: Storage, path: str) -> dict[str, Any] | None:
     return database.documents.get(path)
 
 
-@dataclass(frozen=True)
+@frozen
 class ConfigDatabase:
     """A database of PLACES. ``documents``: OFFSETS and TOPICS, as the JSON files have them.
 

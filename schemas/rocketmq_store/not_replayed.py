@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from filtering.counted import listed
+from filtering.frozen import frozen
 from filtering.subscriptions.events import BROADCASTING, GroupTopic
 from schemas.rocketmq_store.config_files import (
     TOPICS,
@@ -39,7 +40,7 @@ TOPIC_ATTRIBUTES = {
 NAMED = 3
 
 
-@dataclass(frozen=True)
+@frozen
 class NotReplayed:
     """What a broker does otherwise.
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.frozen import frozen
 from filtering.java import INT_MAX
 from schemas.rocketmq_store.rocksdb import Database, DatabaseError, has_database, listing
 from schemas.rocketmq_store.segments import is_mapped_file
@@ -32,7 +32,7 @@ LONGEST_NAME = 255
 """Bytes of the longest name of a folder. A topic with a longer name has no files."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class QueueEntries:
     """Entries of one queue with consecutive queue offsets from ``first`` on, as the broker should have written them.
 
@@ -59,7 +59,7 @@ class QueueEntries:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@frozen
 class Difference:
     """A place where a file on disk is not what the broker should have written.
 
@@ -149,7 +149,7 @@ MOST_LAG = 60_000
 """ms: the files of a broker that also writes the database end with the same message, as far as a copy shows it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Entry:
     """A consume queue entry as it is on disk."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from filtering.frozen import frozen
 from filtering.tags_code import tags_code
 from schemas.rocketmq_store.commitlog_walk import REASONS, Damage, Records, RecordSearch, Walk, first_piece
 from schemas.rocketmq_store.consume_queue_ext import is_address
@@ -89,7 +89,7 @@ UNCHECKED = frozenset({REASONS[BytesKind.ILLEGAL_PORT], REASONS[BytesKind.ILLEGA
 """Whole records whose fault the broker does not notice when it recovers (CommitLog.checkMessageAndReturnSize)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Recovery:
     """What a broker would do: refuse the log, or end it at a physical offset and lose the messages from there on."""
 
