@@ -47,7 +47,16 @@ from answers.messages import (
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.consumption.broadcasting import OWN_OFFSETS, clients_away, clients_that_pulled
 from filtering.consumption.clients import ClientChecks, dropping_clients
-from filtering.consumption.group import COMMITTED_AWAY, DELETED, DELETED_TONIGHT, LEFT_PULL, NOT_WATCHED, StartReason
+from filtering.consumption.group import (
+    BEGAN_AT_END,
+    COMMITTED_AWAY,
+    DELETED,
+    DELETED_TONIGHT,
+    IN_FLIGHT,
+    LEFT_PULL,
+    NOT_WATCHED,
+    StartReason,
+)
 from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
@@ -424,7 +433,8 @@ class WindowsOfMessages:
 
     def why_unseen(self, message: StoredMessage, group: str, is_delivered: bool) -> str | None:
         """Why it is not known whether the group pulled the message, or under which subscription; None if it is."""
-        unseen = (NOT_WATCHED, COMMITTED_AWAY) if is_delivered else (NOT_WATCHED, COMMITTED_AWAY, LEFT_PULL)
+        others = (IN_FLIGHT, BEGAN_AT_END) if is_delivered else (LEFT_PULL,)
+        unseen = (NOT_WATCHED, COMMITTED_AWAY, *others)
         reasons = (window.reason for _, window in self._covering_by_group(message).get(group, ()))
         return next((reason for reason in reasons if reason in unseen), None)
 

@@ -18,7 +18,7 @@ The class at the end, GroupNightPlan, takes the steps of the night in order and 
    pulled from there, under the subscription then in force.
 6. A subscription may change while the broker holds a pull. The broker answers it by the new subscription, with what
    waits in the queue. If the old one was a list of tags, the client then drops what has other tags. If the pull brought
-   its own subscription, this one counts until the pull ends. Such messages are uncertain (:func:`uncertain_change`).
+   its own subscription, this one counts until the pull ends. Such messages are uncertain (:func:`uncertain_changes`).
 
 A group that pops is planned alike, if the broker does not write down what it pops. What differs is in its states
 (SubscriptionRow.pops): each request brings the subscription, no bit map counts, and nothing refuses SQL92; it begins at
@@ -306,29 +306,42 @@ CLIENT_RESET = 20_000
 RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
 NOT_WATCHED = "what the group subscribed to was not seen"
 LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
+IN_FLIGHT = "the group left, and may have received what it had not committed: that comes again"
 COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
+COMMIT_INTERVAL = 5_000
+"""ms: how often a client commits (persistConsumerOffsetInterval). One that dies does not commit when it leaves."""
+MAX_SPAN = 2_000
+"""A client pulls no more of a queue while its messages in work span so many (consumeConcurrentlyMaxSpan)."""
 HELD_PULL_MS = 20_000
 """ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
+NOT_PULLED = 1_000
+"""ms: a message that was stored so long before a change may be pulled after it; 187 ms were seen under load."""
+FIRST_PULL = 2_000
+"""ms: until a client that has just registered has asked for the end of its queues; 0.8 s were seen."""
+BEGAN_AT_END = "the group began at the end of the queue, some time after it was registered"
 
 
-def uncertain_change(
+def uncertain_changes(
     before: SubscriptionRow, old: MessageFilter, new: MessageFilter, at: int
-) -> UncertainChange | None:
-    """The messages that may have met a held pull when a subscription changed at ``at`` (ms); None if none may.
+) -> Iterator[UncertainChange]:
+    """The messages that may have met the other subscription when it changed at ``at`` (ms): those of a held pull, and
+    those that were not pulled yet.
 
     ``old`` is the filter of the subscription ``before``, ``new`` that of the changed one.
     """
-    matches = new.delivered
+    was, matches = old.delivered, new.delivered
+    if was == matches:
+        return
     if before.sent_with_pull:
         asked = old.expression if old.tags is TRUE else old.tags
-        was = old.delivered
-        return None if was == matches else UncertainChange(*before.key, was, matches, at, at + HELD_PULL_MS, asked, at)
-    if old.client_tags is not TRUE and old.client_tags != new.client_tags:
+        yield UncertainChange(*before.key, was, matches, at, at + HELD_PULL_MS, asked, at)
+    elif old.client_tags is not TRUE and old.client_tags != new.client_tags:
         both = And((matches, old.client_tags))
-        return UncertainChange(*before.key, both, matches, at, at + HELD_PULL_MS, old.tags, at)
-    if not is_tag_type(before.expression_type) and old.expression != matches:
-        return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
-    return None
+        yield UncertainChange(*before.key, both, matches, at, at + HELD_PULL_MS, old.tags, at)
+    if not is_tag_type(before.expression_type) and not before.sent_with_pull:
+        yield UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
+    else:
+        yield UncertainChange(*before.key, was, matches, at - NOT_PULLED, at, changed_at=at)
 
 
 REQUEST_GAP = 2_000
@@ -936,6 +949,8 @@ class GroupNightPlan:
         self._reason = WAS_ONLINE
         self._stop: TimelineStep | None = None
         """The last one in the night, if the offsets that the group had then are known."""
+        self._left: TimelineStep | None = None
+        """The last STOP, if the group has not come back, and only the snapshot may say where it stood."""
 
     @property
     def windows(self) -> list[PullWindow]:
@@ -1000,6 +1015,9 @@ class GroupNightPlan:
                 self._position = self._group_start.position(step.at, self._line.resets)
             case Moment.START:
                 self._position.offsets.update(self._line.commits.get(step.at, {}))
+                if self._left is not None:
+                    self._note_in_flight(self._left, {})
+                    self._note_not_passed(self._left, step)
                 if self._begins_anew:
                     self._reason = OFFSETS_REMOVED
                     self._position = self._group_start.position_anew(step.at, self._position)
@@ -1009,7 +1027,7 @@ class GroupNightPlan:
                 # In order, what was not acknowledged comes again.
                 goes_back = self._begins_anew or (self._reason == RETURNED and self._group_start.is_in_order)
                 self._start(step, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
-                self._begins_anew = False
+                self._begins_anew, self._left = False, None
                 self._note_unseen(step, {})
             case Moment.CHANGE:
                 self._reason = CHANGED
@@ -1023,6 +1041,8 @@ class GroupNightPlan:
                 if step.before.pops and is_gone and protocol_before(self._line.changes, step.at) == GRPC_SIMPLE:
                     self._note_last_request(step.before, step.at)
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
+                is_known = step.at in self._line.commits or step.at in self._line.unseen
+                self._left = None if is_known or step.before.pops or step.row.is_consuming else step
                 self._stop = step if step.at in self._line.commits else None
                 self._note_unseen(step, self._line.commits.get(step.at, {}))
                 if self._stop is None:
@@ -1112,6 +1132,33 @@ class GroupNightPlan:
             )
             self.undecided.append(change)
 
+    def _note_in_flight(self, stop: TimelineStep, committed: Offsets) -> None:
+        """The group may have received messages that it had not ``committed`` when it left: they come again.
+
+        Without its offsets then, these are those since its last regular commit.
+        """
+        assert stop.before is not None
+        since = BEGINNING if committed else stop.at - COMMIT_INTERVAL
+        change = UncertainChange(
+            *self.group.key, FALSE, self._filters.at(stop.before, stop.at - 1).delivered,
+            after_night(self._offsets_so_far.as_of, since), stop.at, changed_at=stop.at,
+            offsets={queue_id: (offset, offset + MAX_SPAN) for queue_id, offset in committed.items()},
+            only_listed=bool(committed), physical_ranges=self._physical_ranges(stop.at, log_start=0),
+            reason=IN_FLIGHT,
+        )  # fmt: skip
+        self.uncertain_changes.append(change)
+
+    def _note_not_passed(self, stop: TimelineStep, start: TimelineStep) -> None:
+        """The group came back, and nothing says where it stood: a held pull may not have passed what did not match."""
+        assert stop.before is not None
+        old, new = self._filters.at(stop.before, stop.at - 1), self._filters.at(start.row, start.at)
+        both = And((old.delivered, new.delivered))
+        change = UncertainChange(
+            *self.group.key, both, new.delivered, after_night(self._offsets_so_far.as_of, stop.at - HELD_PULL_MS),
+            stop.at, changed_at=start.at, reason=LEFT_PULL,
+        )  # fmt: skip
+        self.uncertain_changes.append(change)
+
     def _note_unwatched(self) -> None:
         """What was stored after the last look at the broker is uncertain."""
         offsets = self._broker_offsets
@@ -1193,6 +1240,9 @@ class GroupNightPlan:
             others = dict.fromkeys(ranges, (0, 0))
             rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
             self._windows.add(rest)
+            if self._reason == FIRST_START and position.stored_from == step.at and not step.row.pops:
+                change = UncertainChange.in_window(rest, FALSE, rest.message_filter.delivered, BEGAN_AT_END)
+                self.uncertain_changes.append(replace(change, stored_to=step.at + FIRST_PULL))
 
     def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, str]:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
@@ -1274,6 +1324,9 @@ class GroupNightPlan:
             return
         self.group.stopped_at = self._position.stored_from
         present = self._committed.present_at(self.group.stopped_at)
+        if self._left is not None:
+            reset = self._position.reset
+            self._note_in_flight(self._left, {each: present[each] for each in present if each not in reset})
         if self._stop is not None:
             saved_at = max(self._broker_offsets.committed_at or 0, self._broker_offsets.taken_at or 0)
             self._commit(saved_at, {each: present[each] for each in present if each not in self._position.reset})
@@ -1296,6 +1349,7 @@ class GroupNightPlan:
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
+        changes: list[UncertainChange] = []
         if after.pops:
             change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
             if change is not None and self._group_start.is_in_order:
@@ -1303,8 +1357,8 @@ class GroupNightPlan:
                 if behind := self._offsets_so_far.behind(self.group.key):
                     waiting = replace(change, stored_from=BEGINNING, offsets=behind, only_listed=True)
                     self.uncertain_changes.append(waiting)
+            changes += [change] if change is not None else []
         else:
-            change = uncertain_change(before, old, new, at)
+            changes += uncertain_changes(before, old, new, at)
         is_all_unseen = self._windows.at >= self._line.unseen.get(at, FOREVER)
-        if change is not None and not (is_all_unseen and change.stored_to <= at):
-            self.uncertain_changes.append(change)
+        self.uncertain_changes += [each for each in changes if not (is_all_unseen and each.stored_to <= at)]

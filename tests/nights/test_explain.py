@@ -14,6 +14,7 @@ from answers.facts import open_facts
 from answers.lag import lag as behind
 from answers.messages import read
 from filtering import sql92
+from filtering.consumption.group import IN_FLIGHT
 from filtering.delivery.block_schema import Outcome
 from jobs import explain as explain_job
 from jobs import ingest, lag, nightly, pulls, report
@@ -160,9 +161,10 @@ def test_messages_just_before_or_after_a_change_are_called_uncertain(
             near = re.search(r"\d s (before|after) ", each.uncertain)
             groups_by_reason[near[1] if near else each.uncertain.split(":")[0]].add(group)
     assert groups_by_reason == {
-        "before": {"cg_sql_change_rush"},
+        "before": {"cg_sql_change_rush", "cg_tag_change_rush"},
         "after": {"cg_post_sub", "cg_tag_change", "cg_tag_change_rush", "cg_tag_to_sql"},
         "two clients seem to disagree": {"cg_split_differ", "cg_split_tags"},
+        IN_FLIGHT.split(":")[0]: {"cg_retry_away", "cg_sql_leaves_rush"},
     }
 
 
@@ -178,7 +180,9 @@ def test_a_message_that_was_lost_while_tags_changed_is_called_uncertain(
     }
     assert lost[:4] in uncertain
     counted = [row for row in rows_of(nights / "4", "delivery_stats") if row["consumer_group"] == "cg_tag_change_rush"]
-    assert [row["uncertain"] for row in counted if row["queue_id"] == lost[2] and row["uncertain"]] == [1]
+    assert [row["uncertain"] for row in counted if row["queue_id"] == lost[2] and row["uncertain"]] == [
+        4
+    ]  # and three before
 
 
 def test_why_a_group_was_never_asked(night_explanations: dict[Pair, Explanation]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from filtering.consumption.group import BEGAN_AT_END
 from jobs import explain, lag, maintain, nightly, what_if
 from tests.broker_log import EVERY, FIRST_TIME
 from tests.captures import capture
@@ -202,6 +203,23 @@ def shorten(broker: GrowingBroker) -> None:
 def kept_from(broker: GrowingBroker) -> int:
     """The queue offset of the first message that the broker still has."""
     return broker.log.min_offsets(broker.log.segment)["T", 0]
+
+
+def test_a_group_asks_for_the_end_of_a_queue_some_time_after_it_was_registered(broker: GrowingBroker) -> None:
+    """A real one asked for it 0.8 s later, and did not get a message that was stored between."""
+    other = sql(BEFORE, "cg_other", EVERYTHING)
+    broker.log.append(330)
+    broker.grow()
+    broker.night([other])
+    shorten(broker)
+    start = event(after(355), "register", "cg", type="SQL92", expression=EVERYTHING, consume_from="last")
+    broker.night([other, start])
+    check(broker, [355, 356, 357, 358, 359])
+    place = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--json", "--offset")
+    answers = {at: json.loads(broker.run(explain, *place, at).out) for at in range(353, 360)}
+    assert [at for at, answer in answers.items() if answer["uncertain"] == BEGAN_AT_END] == [355, 356]
+    stats = rows_of(broker.folder / "w", "delivery_stats")
+    assert sum(row["uncertain"] for row in stats) == 2
 
 
 def test_what_if_counts_what_was_pulled_before_the_offset_was_moved_forward(broker: GrowingBroker) -> None:

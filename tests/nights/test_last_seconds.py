@@ -5,9 +5,14 @@ The clients of a real broker committed when they left, and the broker saved its 
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.nights.growing_broker import BEFORE, HIGH, GrowingBroker, after, event, sql
+from filtering.consumption.group import IN_FLIGHT, LEFT_PULL
+from jobs import explain
+from tests.nights.commands import rows_of
+from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
 
 EVERYTHING = "n IS NOT NULL"
 
@@ -44,4 +49,45 @@ def test_the_next_snapshot_says_where_the_group_stands(broker: GrowingBroker, co
     broker.grow()
     broker.night([*events, sql(after(25), "cg", HIGH)])
     assert broker.received("cg") == [*range(6), *again, 8, 9, 15]
+    assert broker.passes_audits()
+
+
+def uncertain(broker: GrowingBroker) -> int:
+    return sum(row["uncertain"] for row in rows_of(broker.folder / "w", "delivery_stats"))
+
+
+def explained(broker: GrowingBroker) -> dict[str, list[int]]:
+    """What explain says is not certain, with the queue offsets of messages."""
+    place = "--warehouse", broker.folder / "w", "--topic", "T", "--queue", 0, "--group", "cg", "--json", "--offset"
+    reasons: dict[str, list[int]] = {}
+    for offset in range(10):
+        if why := json.loads(broker.run(explain, *place, offset).out)["uncertain"]:
+            reasons.setdefault(why, []).append(offset)
+    return reasons
+
+
+@pytest.mark.parametrize(("committed", "in_flight"), [(6, {IN_FLIGHT: [6, 7]}), (8, {})])
+def test_what_a_group_had_not_committed_when_it_left_may_have_been_received(
+    broker: GrowingBroker, committed: int, in_flight: dict[str, list[int]]
+) -> None:
+    """A real client received a message of nights_dev twice: it left while its listener ran."""
+    events = [sql(BEFORE, "cg", EVERYTHING), event(after(8), "unregister", "cg")]
+    broker.commit(saved_at=after(9), cg=committed)
+    broker.night(events)
+    assert broker.received("cg") == [*range(committed)]
+    assert uncertain(broker) == 8 - committed
+    broker.grow()
+    broker.night([*events, sql(after(15), "cg", EVERYTHING)])
+    assert broker.received("cg") == [*range(20)]
+    assert uncertain(broker) == 8 - committed
+    assert explained(broker) == in_flight
+    assert broker.passes_audits()
+
+
+def test_where_a_group_stood_that_left_and_came_back_between_two_snapshots_is_uncertain(broker: GrowingBroker) -> None:
+    """It may get again what it had just received, and its new filter may meet what a held pull had not passed."""
+    broker.night([sql(BEFORE, "cg", HIGH), event(after(7), "unregister", "cg"), sql(after(8), "cg", LOW)])
+    assert broker.received("cg") == [5, 6]
+    assert uncertain(broker) == 7
+    assert explained(broker) == {LEFT_PULL: [0, 1, 2, 3, 4], IN_FLIGHT: [5, 6]}
     assert broker.passes_audits()

@@ -451,6 +451,20 @@ def test_a_group_whose_push_consumers_follow_lite_pull_consumers(broker: Growing
     assert broker.received("cg") == [0, 1, 2, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize(("old", "new"), [("*", "b"), ("b", "*"), ("a", "b")])
+def test_a_message_that_was_stored_just_before_its_tags_changed_may_not_have_been_pulled(
+    broker: GrowingBroker, old: str, new: str
+) -> None:
+    """Under load, a real group pulled messages up to 187 ms after they were stored, by the new tags."""
+    tags = [event(at, "register", "cg", type="TAG", expression=each) for at, each in ((BEFORE, old), (after(15), new))]
+    broker.log.append(10, TAGS="b")
+    broker.log.write(broker.folder / "store")
+    broker.night(tags)
+    windows = [row for row in rows_of(broker.folder / "w", "pull_windows") if row["kind"] == "uncertain"]
+    before = [row for row in windows if row["stored_to"] == after(15)]
+    assert [row["stored_from"] for row in before] == [after(15) - 1000]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "at", "uncertain"),
     [(HIGH, LOW, after(2), [2, 3, 4, 5]), (LOW, HIGH, after(3), [3]), (LOW, LOW, after(3), [])],
