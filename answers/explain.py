@@ -431,12 +431,14 @@ class WindowsOfMessages:
         """Whether a client that broadcasts pulled the message, or did not, by offsets that are not known."""
         return any(window.reason == OWN_OFFSETS for _, window in self._covering_by_group(message).get(group, ()))
 
-    def why_unseen(self, message: StoredMessage, group: str, is_delivered: bool) -> str | None:
-        """Why it is not known whether the group pulled the message, or under which subscription; None if it is."""
-        others = (IN_FLIGHT, BEGAN_AT_END) if is_delivered else (LEFT_PULL,)
-        unseen = (NOT_WATCHED, COMMITTED_AWAY, *others)
-        reasons = (window.reason for _, window in self._covering_by_group(message).get(group, ()))
-        return next((reason for reason in reasons if reason in unseen), None)
+    def unseen(self, message: StoredMessage, group: str) -> dict[str, int]:
+        """Why it may not be known whether the group pulled the message, or under which subscription.
+
+        By the reason, when the group left or its subscription changed (ms).
+        """
+        unseen = (NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL)
+        windows = (window for _, window in self._covering_by_group(message).get(group, ()))
+        return {window.reason: window.subscription_from for window in windows if window.reason in unseen}
 
     def changes(self, message: StoredMessage, group: str) -> list[int]:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
@@ -904,8 +906,15 @@ class Explainer:
         """Why something else than the subscriptions shows that the group may have received the message, or not."""
         key = explanation.consumer_group, explanation.message.topic
         is_delivered = explanation.outcome is Outcome.DELIVERED
-        if why := self._windows.why_unseen(explanation.message, explanation.consumer_group, is_delivered):
-            return why
+        for why, at in self._windows.unseen(explanation.message, key[0]).items():
+            if why == IN_FLIGHT:
+                applies = is_delivered and self._would_deliver(explanation.message, key[0], at - 1)
+            elif why == LEFT_PULL:
+                applies = not is_delivered and self._would_deliver(explanation.message, key[0], at)
+            else:
+                applies = is_delivered or why != BEGAN_AT_END
+            if applies:
+                return why
         if (key[0], subscribed_topic(*key)) in self._facts.pops.planned:
             return BY_POP
         back = next(
@@ -919,6 +928,13 @@ class Explainer:
         return (
             f"it is in {back.topic} {back.queue_id}/{back.queue_offset}: the group sent it back, so it had received it"
         )
+
+    def _would_deliver(self, message: StoredMessage, group: str, at: int) -> bool:
+        """Whether the subscription in force at a time (ms) delivers the message. Of a group that is away, it may."""
+        rows = in_force_at(self._rows[group, subscribed_topic(group, message.topic)], at)
+        pulls = (Pulled(row, at, self._facts.broker) for row in rows if row.is_consuming)
+        outcomes = [self._filtered(message, pull).outcome for pull in pulls]
+        return not outcomes or Outcome.DELIVERED in outcomes
 
     def why_waiting(self, message: StoredMessage, others: Sequence[StoredMessage]) -> str | None:
         """What a message in a system topic waits for; None if it does not wait. ``others``: its other copies."""
@@ -1219,7 +1235,8 @@ class Explainer:
             decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, headline=headline, detail="")
         why = None
         if delivered:
-            why = self._after_change(message, rows, pull, is_delivered=True)
+            why = self._before_change(explanation, rows, pull)
+            why = why or self._after_change(message, rows, pull, is_delivered=True)
             why = why or in_lost_pull(self._facts, message, pull, last)
         return replace(explanation, decision=decision, received=received, pulled_at=last.available_at, uncertain=why)
 
@@ -1249,17 +1266,24 @@ class Explainer:
         return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)
 
     def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> Explanation:
-        message = explanation.message
-        for changed_at in self._windows.changes(message, explanation.consumer_group):
+        """``explanation`` is that of a message which the group pulled and did not get."""
+        why = self._before_change(explanation, rows, pull)
+        why = why or self._after_change(explanation.message, rows, pull, is_delivered=False)
+        return replace(explanation, uncertain=why)
+
+    def _before_change(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> str | None:
+        """Why a subscription from after a change may have filtered the message; None if none did otherwise."""
+        for changed_at in self._windows.changes(explanation.message, explanation.consumer_group):
             before, other = (in_force_at(rows, at)[0] for at in (changed_at - 1, changed_at))
-            later = replace(pull, row=other, at=changed_at)
             if changed_at <= pull.at or before.filter != pull.row.filter:
                 continue
-            if self._filtered(message, later).outcome is not explanation.outcome:
+            later = self._filtered(explanation.message, replace(pull, row=other, at=changed_at))
+            if later.outcome is not explanation.outcome:
                 seconds = (changed_at - pull.at) / 1000
-                why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
-                return replace(explanation, uncertain=why)
-        return replace(explanation, uncertain=self._after_change(message, rows, pull, is_delivered=False))
+                return (
+                    f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
+                )
+        return None
 
     def _after_change(
         self, message: StoredMessage, rows: Sequence[SubscriptionRow], pull: Pulled, is_delivered: bool

@@ -1152,6 +1152,8 @@ class GroupNightPlan:
         """The group came back, and nothing says where it stood: a held pull may not have passed what did not match."""
         assert stop.before is not None
         old, new = self._filters.at(stop.before, stop.at - 1), self._filters.at(start.row, start.at)
+        if old.delivered == new.delivered:
+            return
         both = And((old.delivered, new.delivered))
         change = UncertainChange(
             *self.group.key, both, new.delivered, after_night(self._offsets_so_far.as_of, stop.at - HELD_PULL_MS),

@@ -52,8 +52,9 @@ def changed(broker: GrowingBroker) -> GrowingBroker:
 def test_an_earlier_filter_that_decided_is_named(changed: GrowingBroker, run: Run) -> None:
     line = f"  filter      SQL92 {LOW}; since 2026-11-18 11:06:45.500, SQL92 {HIGH} is in force"
     delivered = explained(run, changed.folder, 0, 1).out.splitlines()
-    assert delivered[0].endswith(": delivered")
-    assert delivered[1:] == ["  because     the expression is TRUE", line]
+    assert delivered[0].endswith(": delivered, uncertain")
+    assert delivered[1:3] == ["  because     the expression is TRUE", line]
+    assert delivered[3].startswith("  uncertain   stored 4.5 s before the subscription changed")
     stopped = explained(run, changed.folder, 0, 5).out.splitlines()
     assert line in stopped
     answer: dict[str, Any] = json.loads(explained(run, changed.folder, 0, 1, "--json").out)
