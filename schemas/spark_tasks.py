@@ -173,8 +173,8 @@ def place_text(in_spark: bool, workers: Collection[Worker] = ()) -> str:
         why = "a master was given" if is_master_given() else "there was much to read"
         return f"on Spark's workers{f' ({count})' if spark_workers else ''}: {why}"
     threads = counted(min(MOST_THREADS, cores()), "thread")
-    why = "Spark has no more cores here" if cores() <= MOST_THREADS else "there was little to read"
-    return f"in this process, in up to {threads}: {why}; --master gives it to Spark"
+    why = "Spark would have the same cores" if cores() <= MOST_THREADS else "there was little to read"
+    return f"in this process, in up to {threads}: {why}; with --master it runs on Spark"
 
 
 def is_session_given() -> bool:

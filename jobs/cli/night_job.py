@@ -127,9 +127,9 @@ def print_compiles() -> None:
     from filtering.kernels.dispatcher import is_cached
 
     clear = CLEARED_LINE if os.environ.get("MQSIEVE_TERMINAL") == "1" else ""
-    how_often = "once: up to half a minute"
+    how_often = "once: up to a minute"
     if not is_cached():
-        how_often = "each time, up to half a minute: set NUMBA_CACHE_DIR to a folder that you may write to"
+        how_often = "each time, up to a minute: set NUMBA_CACHE_DIR to a folder that you may write to"
     print(f"{clear}mqsieve compiles its loops for this processor, {how_often}", file=sys.stderr, flush=True)
 
 

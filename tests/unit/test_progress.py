@@ -51,7 +51,7 @@ def test_compilation_is_told_when_it_begins_and_measured(capsys: pytest.CaptureF
         twice = compiling.seconds
         first(2)
     assert 0 < once < twice == compiling.seconds
-    assert capsys.readouterr().err == "mqsieve compiles its loops for this processor, once: up to half a minute\n"
+    assert capsys.readouterr().err == "mqsieve compiles its loops for this processor, once: up to a minute\n"
 
 
 def test_compilation_that_no_folder_keeps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +60,7 @@ def test_compilation_that_no_folder_keeps(monkeypatch: pytest.MonkeyPatch, capsy
         monkeypatch.setattr(place, "from_function", lambda *_: None)
     print_compiles()
     assert capsys.readouterr().err == (
-        "mqsieve compiles its loops for this processor, each time, up to half a minute: set NUMBA_CACHE_DIR to a "
+        "mqsieve compiles its loops for this processor, each time, up to a minute: set NUMBA_CACHE_DIR to a "
         "folder that you may write to\n"
     )
 

@@ -72,7 +72,7 @@ def test_a_given_master_means_spark_whatever_the_size(monkeypatch: pytest.Monkey
 
 
 def test_the_place_of_tasks_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = "in this process, in up to 2 threads: Spark has no more cores here; --master gives it to Spark"
+    few = "in this process, in up to 2 threads: Spark would have the same cores; with --master it runs on Spark"
     assert place_text(False) == few
     monkeypatch.setenv("MQSIEVE_SPARK_OPTIONS", "--master\nlocal[2]")
     assert place_text(True) == "on Spark's workers: a master was given"
