@@ -431,14 +431,14 @@ class WindowsOfMessages:
         """Whether a client that broadcasts pulled the message, or did not, by offsets that are not known."""
         return any(window.reason == OWN_OFFSETS for _, window in self._covering_by_group(message).get(group, ()))
 
-    def unseen(self, message: StoredMessage, group: str) -> dict[str, int]:
+    def unseen(self, message: StoredMessage, group: str) -> list[tuple[str, int]]:
         """Why it may not be known whether the group pulled the message, or under which subscription.
 
-        By the reason, when the group left or its subscription changed (ms).
+        Each with the time (ms) at which the group left or its subscription changed.
         """
         unseen = (NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL)
         windows = (window for _, window in self._covering_by_group(message).get(group, ()))
-        return {window.reason: window.subscription_from for window in windows if window.reason in unseen}
+        return [(window.reason, window.subscription_from) for window in windows if window.reason in unseen]
 
     def changes(self, message: StoredMessage, group: str) -> list[int]:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
@@ -906,7 +906,7 @@ class Explainer:
         """Why something else than the subscriptions shows that the group may have received the message, or not."""
         key = explanation.consumer_group, explanation.message.topic
         is_delivered = explanation.outcome is Outcome.DELIVERED
-        for why, at in self._windows.unseen(explanation.message, key[0]).items():
+        for why, at in self._windows.unseen(explanation.message, key[0]):
             if why == IN_FLIGHT:
                 applies = is_delivered and self._would_deliver(explanation.message, key[0], at - 1)
             elif why == LEFT_PULL:

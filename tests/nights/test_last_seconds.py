@@ -84,6 +84,13 @@ def test_what_a_group_had_not_committed_when_it_left_may_have_been_received(
     assert broker.passes_audits()
 
 
+def test_each_leave_of_a_group_counts(broker: GrowingBroker) -> None:
+    """Message 2 may have been received before the first leave; the subscription of the second one does not match it."""
+    events = [sql(BEFORE, "cg", LOW), event(after(3), "unregister", "cg"), sql(after(3) + 1, "cg", HIGH)]
+    broker.night([*events, event(after(4), "unregister", "cg"), sql(after(4) + 1, "cg", LOW)])
+    assert 2 in explained(broker)[IN_FLIGHT]
+
+
 def test_where_a_group_stood_that_left_and_came_back_between_two_snapshots_is_uncertain(broker: GrowingBroker) -> None:
     """It may get again what it had just received, and its new filter may meet what a held pull had not passed."""
     broker.night([sql(BEFORE, "cg", HIGH), event(after(7), "unregister", "cg"), sql(after(8), "cg", LOW)])
