@@ -1326,12 +1326,12 @@ class GroupNightPlan:
             return
         self.group.stopped_at = self._position.stored_from
         present = self._committed.present_at(self.group.stopped_at)
+        by_the_group = {each: offset for each, offset in present.items() if each not in self._position.reset}
         if self._left is not None:
-            reset = self._position.reset
-            self._note_in_flight(self._left, {each: present[each] for each in present if each not in reset})
+            self._note_in_flight(self._left, by_the_group)
         if self._stop is not None:
             saved_at = max(self._broker_offsets.committed_at or 0, self._broker_offsets.taken_at or 0)
-            self._commit(saved_at, {each: present[each] for each in present if each not in self._position.reset})
+            self._commit(saved_at, by_the_group)
         others = self._committed.uncommitted_at(self.group.stopped_at).items()
         committed = {each: offset for each, offset in others if each not in self._position.offsets}
         committed |= present

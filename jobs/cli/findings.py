@@ -31,14 +31,14 @@ def json_object(findings: Sequence[Finding]) -> dict[str, Any]:
 
 def read_baseline(file: Path) -> set[tuple[GroupTopic, str]]:
     """The keys and codes of findings that ``--json`` wrote. Raises UsageError for another file."""
-    decoder, found = json.JSONDecoder(), []
+    decoder, findings = json.JSONDecoder(), []
     try:
         text = file.read_text("utf-8", "surrogatepass").lstrip()
         while text:  # an object for each broker
             row, end = decoder.raw_decode(text)
-            found += row["findings"]
+            findings += row["findings"]
             text = text[end:].lstrip()
-        return {((each["consumer_group"], each["topic"]), each["code"]) for each in found}
+        return {((each["consumer_group"], each["topic"]), each["code"]) for each in findings}
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(f"{file} has no findings: lint --json writes them") from None
 

@@ -136,13 +136,12 @@ class NightPops:
         The night's messages are read, and the rows of pops written, in a second thread.
         """
         records = self._records()
+        before = self._open_before(records)
+        if not len(records) and not len(before):
+            return NO_POP_COUNTS
         topics = pc.unique(records["topic"]).to_pylist()
         with ThreadPoolExecutor(1) as thread:
             reading = thread.submit(self._messages, topics, self._begin, self._end)
-            records = filtered_by_mask(records, pc.invert(records["is_put_again"].fill_null(False)))
-            before = self._open_before(records)
-            if not len(records) and not len(before):
-                return NO_POP_COUNTS
             checkpoints, acknowledgements = _by_kind(records)
             pops = _pops(before, self._without_known(checkpoints), acknowledgements, self._changes.run)
             earlier = self._messages(topics, self._first_message(pops.slice(len(before))), self._begin)
@@ -164,7 +163,8 @@ class NightPops:
     def _records(self) -> pa.Table:
         """The records of the night: of its part of the log, and those that earlier nights could not read."""
         late = [within("commitlog_offset", below=self._begin), one_of("run", [self._changes.run])]
-        return pa.concat_tables([self._read, read_records(self._changes, late)])
+        records = pa.concat_tables([self._read, read_records(self._changes, late)])
+        return filtered_by_mask(records, pc.invert(records["is_put_again"].fill_null(False)))
 
     def _open_before(self, records: pa.Table) -> pa.Table:
         """The rows of earlier pops that may have been acknowledged, renewed or redelivered in this night."""

@@ -155,11 +155,7 @@ def test_a_group_begins_at_the_first_message_since_a_time(
     broker: GrowingBroker, wanted: int, first: int | None
 ) -> None:
     """The broker has deleted the first messages of the queue, and 350 to 359 are those of the last night."""
-    other = sql(BEFORE, "cg_other", EVERYTHING)
-    broker.log.append(330)
-    broker.grow()
-    broker.night([other])
-    shorten(broker)
+    other = night_before_a_deletion(broker)
     started = event(after(355), "register", "cg", type="SQL92", expression=EVERYTHING, consume_from=wanted)
     assert broker.night([other, started]).code == 0
     assert broker.received("cg") == list(range(kept_from(broker) if first is None else first, 360))
@@ -177,11 +173,7 @@ def test_a_group_begins_at_a_time_only_in_queues_that_lost_their_first_message(b
 
 
 def test_a_group_that_is_refused_at_its_first_start_waits_at_its_time(broker: GrowingBroker) -> None:
-    other = sql(BEFORE, "cg_other", EVERYTHING)
-    broker.log.append(330)
-    broker.grow()
-    broker.night([other])
-    shorten(broker)
+    other = night_before_a_deletion(broker)
     refused = event(after(355), "register", "cg", type="SQL92", expression="n >", consume_from=after(345))
     broker.night([other, refused])
     ended = broker.run(lag, "--warehouse", broker.folder / "w", "--group", "cg", "--json")
@@ -193,11 +185,19 @@ def test_a_group_that_is_refused_at_its_first_start_waits_at_its_time(broker: Gr
     assert broker.received("cg") == list(range(345, 370))
 
 
-def shorten(broker: GrowingBroker) -> None:
-    """A night of ten messages later, the broker deletes its oldest segment."""
+def night_before_a_deletion(broker: GrowingBroker) -> str:
+    """A night of 350 messages. Ten messages later, the broker deletes its oldest segment.
+
+    Returns the event of the one group that was there.
+    """
+    other = sql(BEFORE, "cg_other", EVERYTHING)
+    broker.log.append(330)
+    broker.grow()
+    broker.night([other])
     broker.log.append(10)
     broker.log.write(broker.folder / "store", broker.log.segment)
     broker.log.write_queues(broker.folder / "store")
+    return other
 
 
 def kept_from(broker: GrowingBroker) -> int:
@@ -207,11 +207,7 @@ def kept_from(broker: GrowingBroker) -> int:
 
 def test_a_group_asks_for_the_end_of_a_queue_some_time_after_it_was_registered(broker: GrowingBroker) -> None:
     """A real one asked for it 0.8 s later, and did not get a message that was stored between."""
-    other = sql(BEFORE, "cg_other", EVERYTHING)
-    broker.log.append(330)
-    broker.grow()
-    broker.night([other])
-    shorten(broker)
+    other = night_before_a_deletion(broker)
     start = event(after(355), "register", "cg", type="SQL92", expression=EVERYTHING, consume_from="last")
     broker.night([other, start])
     check(broker, [355, 356, 357, 358, 359])
