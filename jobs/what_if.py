@@ -125,12 +125,13 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _expectations(args: argparse.Namespace) -> list[Expectation]:
-    from filtering.findings import parse_expectations
+    from filtering.findings import expectations
+    from filtering.yaml_input import load
 
     if args.expect is None:
         return []
     try:
-        return parse_expectations(args.expect.read_text("utf-8", "replace"))
+        return expectations(load(args.expect.read_text("utf-8", "replace")))
     except ValueError as error:
         raise UsageError(f"{args.expect}: {error}") from None
 

@@ -228,8 +228,10 @@ def read_broker_config(file: Path, version: RocketMQVersion = NEWEST) -> ReadBro
     """Reads the broker.conf of a broker of a version, or the same settings in YAML. Raises UsageError."""
     try:
         if file.suffix in (".yaml", ".yml"):
-            return ReadBrokerConfig(BrokerConfig.from_yaml(file.read_text(encoding="utf-8")))
+            return ReadBrokerConfig(BrokerConfig.from_yaml(load(file.read_text(encoding="utf-8"))))
         return read_properties(file.read_text(encoding="latin-1"), version)  # as Java reads properties
+    except InvalidYaml as error:
+        raise UsageError(f"{file}: line {error.line}: {error}") from None
     except (InvalidBrokerConfig, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {error}") from None
 
