@@ -44,7 +44,6 @@ from filtering.subscription_data import Subscription, is_tag_type
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvents
 from filtering.subscriptions.history import in_force_at, registered_alone
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
-from filtering.subscriptions.sources import events_with_file
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, DAY
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
@@ -67,6 +66,7 @@ from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
+from schemas.subscription_files import events_with_file
 from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 
 # What changed filters would have delivered, beside what groups received, on workers.

@@ -126,7 +126,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _expectations(args: argparse.Namespace) -> list[Expectation]:
     from filtering.findings import expectations
-    from filtering.yaml_input import load
+    from schemas.yaml_input import load
 
     if args.expect is None:
         return []

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from filtering.frozen import frozen
-from filtering.yaml_input import InvalidYaml, load
 from schemas.errors import UsageError
+from schemas.yaml_input import InvalidYaml, load
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _THRESHOLD = re.compile(r"> *(\d+(?:\.\d+)?)( *%)?")

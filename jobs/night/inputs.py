@@ -2,7 +2,7 @@
 
 - StoreSnapshot: a copy of a broker's store, with its log, queues, consumer offsets and subscriptions.
 - Broker: which broker a run replays, with which configuration and version (:func:`broker_of`).
-- SubscriptionFile: files of subscriptions, read with :mod:`filtering.subscriptions.sources` and combined.
+- SubscriptionFile: files of subscriptions, read with :mod:`schemas.subscription_files` and combined.
 - BrokerEntry: an entry of the file for ``--brokers``. FilterHook: one of that for ``--filter-hooks``.
 
 All raise UsageError for what they cannot read.
@@ -30,11 +30,9 @@ from filtering.delivery.filter_hooks import FunctionHook, Hook
 from filtering.frozen import frozen
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, ShownVersions
 from filtering.subscriptions.events import GroupTopic, InvalidSubscriptionEvent, SubscriptionEvents
-from filtering.subscriptions.operator_tools import versions_in_log
-from filtering.subscriptions.sources import is_consumer_filter, parse_subscriptions
 from filtering.time_spans import DAY
-from filtering.yaml_input import InvalidYaml, load
 from schemas.errors import PROGRAM, UsageError
+from schemas.operator_tools import versions_in_log
 from schemas.rocketmq_store.commitlog_walk import Records, Walk, first_piece
 from schemas.rocketmq_store.config_files import (
     broker_name,
@@ -50,7 +48,9 @@ from schemas.rocketmq_store.recovery import checkpoint
 from schemas.rocketmq_store.segments import Segment, segments
 from schemas.run_ledger import GIVEN, GIVEN_BEFORE, NOT_SHOWN, VERSION_FROM, LedgerEntry, version_text
 from schemas.storage import Storage, local_path
+from schemas.subscription_files import is_consumer_filter, parse_subscriptions
 from schemas.version import IS_PACKAGE
+from schemas.yaml_input import InvalidYaml, load
 
 # Stores.
 

@@ -13,11 +13,11 @@ import pytest
 
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, read_properties
 from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.sources import parse_subscriptions
-from filtering.yaml_input import InvalidYaml, load
 from jobs import nightly
 from jobs.night.inputs import read_broker_config
 from schemas.errors import UsageError
+from schemas.subscription_files import parse_subscriptions
+from schemas.yaml_input import InvalidYaml, load
 from tests.captures import capture
 from tests.faults.stores import FaultyBroker
 from tests.nights.commands import GOOD_EVENT, Run, one_line

@@ -16,10 +16,10 @@ from filtering.findings import (
 )
 from filtering.matcher.column import Column
 from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.sources import parse_subscriptions
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_codes
-from filtering.yaml_input import load
+from schemas.subscription_files import parse_subscriptions
+from schemas.yaml_input import load
 
 
 def in_force(text: str) -> list[SubscriptionRow]:

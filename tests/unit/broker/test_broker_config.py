@@ -7,7 +7,7 @@ import pytest
 
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, _key, read_properties
 from filtering.java import parse_properties
-from filtering.yaml_input import load
+from schemas.yaml_input import load
 from tests.captures import UNDAMAGED, capture, rows
 from tests.unit.broker import cases
 

@@ -34,7 +34,7 @@ from filtering.subscriptions.events import (
 )
 from filtering.subscriptions.namespace import wrap_namespace
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from filtering.yaml_input import InvalidYaml, compose
+from schemas.yaml_input import InvalidYaml, compose
 
 # Subscriptions as a YAML list. Each entry has a group, a topic and an expression.
 #

@@ -27,7 +27,7 @@ from filtering.subscriptions.events import (
     parse_json,
 )
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
-from filtering.subscriptions.sources import is_consumer_filter
+from schemas.subscription_files import is_consumer_filter
 
 LOG_TIME_ZONE = timezone(timedelta(hours=8))
 """The time zone of broker.log on any machine: rmq.broker.logback.xml sets GMT+8."""
