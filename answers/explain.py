@@ -93,6 +93,7 @@ from filtering.explanation.nearest import NearestMiss, nearest_miss
 from filtering.explanation.trace import ExpressionPart, trace
 from filtering.findings import INFO, expression_findings, own_findings
 from filtering.frozen import frozen
+from filtering.names import DLQ_TOPIC_PREFIX, is_lmq
 from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
@@ -101,7 +102,6 @@ from filtering.sql92.nodes import named_properties
 from filtering.subscriptions.events import BROADCASTING
 from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
 from filtering.subscriptions.inconsistency import seeming_disagreements
-from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 from schemas.commitlog import COMMITLOG

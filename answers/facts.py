@@ -18,6 +18,7 @@ from filtering.consumption.offsets import Offsets
 from filtering.counted import did_you_mean
 from filtering.delivery.pull_window import NO_END, OffsetRange
 from filtering.frozen import frozen
+from filtering.names import RETRY_TOPIC_PREFIX, is_lmq
 from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops, as_consumed
 from filtering.sql92 import Expressions
 from filtering.subscription_data import ConsumerGroupInfo, new_subscription
@@ -30,7 +31,6 @@ from filtering.subscriptions.events import (
     with_offsets,
 )
 from filtering.subscriptions.history import in_force_at, states_by_key, subscription_history
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.subscriptions.watch import NOBODY, Look, WatchedGroup, changes
 from schemas.delta.table import Table

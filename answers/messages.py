@@ -37,7 +37,7 @@ from filtering.explanation.journey import (
 from filtering.frozen import frozen
 from filtering.matcher import match
 from filtering.matcher.matcher import columns as property_columns
-from filtering.subscriptions.namespace import is_lmq, is_trace_topic
+from filtering.names import is_lmq, is_trace_topic
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS

@@ -14,7 +14,7 @@ from answers.facts import BrokerFacts
 from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
 from filtering.delivery.entries import MultiDispatch
 from filtering.frozen import frozen
-from filtering.subscriptions.namespace import is_lmq
+from filtering.names import is_lmq
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import row_groups, sorted_by
 from schemas.errors import UsageError

@@ -36,6 +36,7 @@ from filtering.delivery.pull_window import EVERYWHERE, NO_END, OffsetRange, Pull
 from filtering.delivery.topic_filters import TopicFilters, ranges_of
 from filtering.findings import Finding
 from filtering.frozen import frozen
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.predicate import FALSE
 from filtering.pulls import refusal
 from filtering.relation import Relation, Trait, common_traits, relation
@@ -43,7 +44,6 @@ from filtering.sql92 import on_one_line
 from filtering.subscription_data import Subscription, is_tag_type
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvents
 from filtering.subscriptions.history import in_force_at, registered_alone
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, DAY
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of

@@ -150,8 +150,8 @@ def _print_list_of(facts: BrokerFacts) -> None:
 
 def _entries(texts: dict[Path, str]) -> list[dict[str, str | int]]:
     """The entries of a YAML list of subscriptions. Raises UsageError if a text is no consumer connection."""
+    from filtering.names import RETRY_TOPIC_PREFIX
     from filtering.subscriptions.events import BROADCASTING
-    from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
     from schemas.operator_tools import consumer_connection
 
     entries = []

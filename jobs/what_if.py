@@ -193,7 +193,7 @@ def _tried(
 def _unmet(expectations: Sequence[Expectation], tried: Sequence[Tried]) -> dict[str, list[str]]:
     """By broker, a line for each expectation that is not met. One that names a group whose filter stays is checked."""
     from filtering.findings import unmet, unmet_without_subscription
-    from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+    from filtering.names import RETRY_TOPIC_PREFIX
 
     changed = {row.consumer_group for each in tried for row in each.changed}
     kept = {row.consumer_group for each in tried for row in each.kept}

@@ -64,6 +64,7 @@ from filtering.delivery.pull_window import (
     WindowKind,
 )
 from filtering.frozen import frozen
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, And, Or, Predicate
@@ -78,7 +79,6 @@ from filtering.subscriptions.events import (
     SubscriptionEvent,
 )
 from filtering.subscriptions.history import in_force_at
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, FOREVER
 

@@ -21,11 +21,11 @@ from filtering.delivery.message_filter import (
 )
 from filtering.explanation.trace import ExpressionPart, Result, evaluated, trace
 from filtering.frozen import frozen
+from filtering.names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
 from filtering.predicate import holds
 from filtering.pulls import refusal
 from filtering.sql92 import CompiledExpression, on_one_line
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 

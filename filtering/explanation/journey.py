@@ -21,7 +21,7 @@ from enum import StrEnum
 from filtering.broker_config import BrokerConfig
 from filtering.frozen import frozen
 from filtering.java import parse_int, parse_long
-from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, SYSTEM_PREFIXES, SYSTEM_TOPICS
+from filtering.names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, SYSTEM_PREFIXES, SYSTEM_TOPICS
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, delay_of
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"

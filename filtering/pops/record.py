@@ -9,7 +9,7 @@ Source: PopMessageProcessor, AckMessageProcessor, PopCheckPoint, AckMsg, BatchAc
 
 from __future__ import annotations
 
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, REVIVE_TOPIC_PREFIX
+from filtering.names import RETRY_TOPIC_PREFIX, REVIVE_TOPIC_PREFIX
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 """Of timer messages of all kinds (TimerMessageStore.TIMER_TOPIC)."""

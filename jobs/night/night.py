@@ -52,12 +52,12 @@ from filtering.delivery.pull_window import (
     filter_data_in_force,
 )
 from filtering.frozen import frozen
+from filtering.names import is_lmq
 from filtering.pops.modes import PopGroups, PopModes, Pops
 from filtering.pops.record import CHECKPOINT
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_line, with_offsets
 from filtering.subscriptions.history import states_by_key, subscription_history
-from filtering.subscriptions.namespace import is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, DAY, FOREVER
 from jobs.night.commit import Changes

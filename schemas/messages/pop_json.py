@@ -17,9 +17,9 @@ from pyarrow import json
 
 from filtering.frozen import frozen
 from filtering.kernels.compile import Int, compiled
+from filtering.names import REVIVE_TOPIC_PREFIX
 from filtering.pops.handed_out import NONE
 from filtering.pops.record import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, TIMER_TOPIC, is_record_topic
-from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
 from schemas.arrow_batches import decoded, dictionary_column, repeated
 from schemas.messages.commitlog_rows import Messages
 from schemas.pops import POP_RECORDS

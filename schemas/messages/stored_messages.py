@@ -26,7 +26,7 @@ from filtering.delivery.entries import (
 )
 from filtering.delivery.pull_window import NO_END
 from filtering.frozen import frozen
-from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
+from filtering.names import LMQ_PREFIX, is_lmq
 from filtering.tags_code import DELAY_PROPERTY, entry_tags_codes
 from filtering.time_spans import BEGINNING, FOREVER
 from schemas.arrow_batches import one_array

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from filtering.delivery.entries import Int64s
 from filtering.frozen import frozen
 from filtering.java import decode_utf8
-from filtering.subscriptions.namespace import is_trace_topic
+from filtering.names import is_trace_topic
 from schemas.arrow_batches import dictionary_column, repeated
 from schemas.consumptions import CONSUMPTIONS
 from schemas.messages.commitlog_rows import Messages

@@ -17,6 +17,7 @@ from typing import Any
 
 from filtering.frozen import frozen
 from filtering.java import LONG_MAX, has_half_a_pair, parse_int
+from filtering.names import LMQ_QUEUE_ID
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.rocketmq_version import (
     ShownVersions,
@@ -27,7 +28,6 @@ from filtering.rocketmq_version import (
     up_to_4,
 )
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.namespace import LMQ_QUEUE_ID
 from schemas.errors import UsageError
 from schemas.rocketmq_store.rocksdb import (
     DEFAULT_FAMILY,

@@ -11,8 +11,8 @@ import pytest
 from answers.facts import open_facts
 from answers.lag import lag
 from answers.what_if import what_if as tried
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.time_spans import BEGINNING, FOREVER
 from jobs import what_if
 from schemas.delta.warehouse import Warehouse
