@@ -76,7 +76,6 @@ from filtering.explanation.decision import (
 from filtering.explanation.journey import (
     CHECKED_TOO_OFTEN_TOPIC,
     HALF_TOPICS,
-    REAL_TOPIC,
     TIMER_DELETES,
     Call,
     Copy,
@@ -93,8 +92,7 @@ from filtering.explanation.nearest import NearestMiss, nearest_miss
 from filtering.explanation.trace import ExpressionPart, trace
 from filtering.findings import INFO, expression_findings, own_findings
 from filtering.frozen import frozen
-from filtering.names import DLQ_TOPIC_PREFIX, is_lmq
-from filtering.pops.record import subscribed_topic
+from filtering.names import DLQ_TOPIC_PREFIX, REAL_TOPIC, is_lmq, subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
 from filtering.sql92 import InvalidExpression, compile

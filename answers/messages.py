@@ -27,7 +27,6 @@ from filtering.explanation.journey import (
     HALF_TOPICS,
     ORIGIN_GROUP,
     ORIGIN_MESSAGE_ID,
-    REAL_TOPIC,
     Copy,
     ended_offsets,
     group_of_copy,
@@ -37,7 +36,7 @@ from filtering.explanation.journey import (
 from filtering.frozen import frozen
 from filtering.matcher import match
 from filtering.matcher.matcher import columns as property_columns
-from filtering.names import is_lmq, is_trace_topic
+from filtering.names import REAL_TOPIC, is_lmq, is_trace_topic
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS

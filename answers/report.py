@@ -29,8 +29,7 @@ from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
 from filtering.frozen import frozen
-from filtering.names import REVIVE_TOPIC_PREFIX
-from filtering.pops.record import subscribed_topic
+from filtering.names import REVIVE_TOPIC_PREFIX, subscribed_topic
 from filtering.pulls import ResponseCode, refused
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import GroupTopic

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from filtering.delivery.entries import Int64s, positions_in
 from filtering.frozen import frozen
+from filtering.names import subscribed_topic
 from filtering.pops.handed_out import nth, numbered
-from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GroupTopic
 from schemas.arrow_batches import codes
 from schemas.delta.table import StoredFile

@@ -64,9 +64,8 @@ from filtering.delivery.pull_window import (
     WindowKind,
 )
 from filtering.frozen import frozen
-from filtering.names import RETRY_TOPIC_PREFIX
+from filtering.names import RETRY_TOPIC_PREFIX, subscribed_topic
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
-from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, And, Or, Predicate
 from filtering.pulls import is_pulling
 from filtering.subscription_data import is_tag_type

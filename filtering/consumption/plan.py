@@ -55,8 +55,8 @@ from filtering.consumption.group import (
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainChange
 from filtering.frozen import frozen
+from filtering.names import retry_topics, subscribed_topic
 from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
-from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.predicate import FALSE, TRUE
 from filtering.pulls import is_pulling
 from filtering.sql92 import Expressions

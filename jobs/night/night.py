@@ -52,9 +52,8 @@ from filtering.delivery.pull_window import (
     filter_data_in_force,
 )
 from filtering.frozen import frozen
-from filtering.names import is_lmq
+from filtering.names import CHECKPOINT, is_lmq
 from filtering.pops.modes import PopGroups, PopModes, Pops
-from filtering.pops.record import CHECKPOINT
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_line, with_offsets
 from filtering.subscriptions.history import states_by_key, subscription_history

@@ -25,9 +25,9 @@ from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
 from filtering.delivery.entries import Int64s, has_entry, positions_in
 from filtering.frozen import frozen
+from filtering.names import CHECKPOINT, retry_topics, subscribed_topic
 from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
 from filtering.pops.modes import Interval, PopGroups
-from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
 from filtering.pops.tag_check import check_tags
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GRPC_SIMPLE, GroupTopic, Operation, SubscriptionEvent

@@ -32,8 +32,8 @@ from filtering.delivery.block_schema import MATCH, Outcome
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, WindowKind
 from filtering.frozen import frozen
+from filtering.names import subscribed_topic
 from filtering.pops.handed_out import NONE, matching, nth
-from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GroupTopic
 from filtering.time_spans import FOREVER
 from jobs.night.commit import Changes

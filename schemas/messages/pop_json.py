@@ -17,9 +17,8 @@ from pyarrow import json
 
 from filtering.frozen import frozen
 from filtering.kernels.compile import Int, compiled
-from filtering.names import REVIVE_TOPIC_PREFIX
+from filtering.names import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, REVIVE_TOPIC_PREFIX, TIMER_TOPIC, is_record_topic
 from filtering.pops.handed_out import NONE
-from filtering.pops.record import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, TIMER_TOPIC, is_record_topic
 from schemas.arrow_batches import decoded, dictionary_column, repeated
 from schemas.messages.commitlog_rows import Messages
 from schemas.pops import POP_RECORDS
