@@ -26,9 +26,8 @@ from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliverie
 from filtering.delivery.entries import Int64s, has_entry, positions_in
 from filtering.frozen import frozen
 from filtering.names import CHECKPOINT, retry_topics, subscribed_topic
-from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
+from filtering.pops.handed_out import NONE, Records, check_tags, handed_out, matching, numbered
 from filtering.pops.modes import Interval, PopGroups
-from filtering.pops.tag_check import check_tags
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GRPC_SIMPLE, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import states_by_key
