@@ -41,8 +41,7 @@ from schemas.rocketmq_store.config_files import (
     saves_time_of_offsets,
     versions_in_store,
 )
-from schemas.rocketmq_store.consume_queue_ext import has_extension
-from schemas.rocketmq_store.queue_files import queue_index, reads_database
+from schemas.rocketmq_store.queue_files import has_extension, queue_index, reads_database
 from schemas.rocketmq_store.record_layout import longs
 from schemas.rocketmq_store.recovery import checkpoint
 from schemas.rocketmq_store.segments import Segment, segments

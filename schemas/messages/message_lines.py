@@ -42,7 +42,7 @@ from schemas.messages.message_checks import (
 )  # fmt: skip
 from schemas.messages.message_log_rows import MessageBatch
 from schemas.rocketmq_store.commitlog_walk import crc_of
-from schemas.rocketmq_store.property_columns import PropertyValues
+from schemas.rocketmq_store.properties import PropertyValues
 from schemas.rocketmq_store.record_layout import Bytes, binary_array, spans
 
 SMALL = 1 << 20

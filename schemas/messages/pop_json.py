@@ -24,7 +24,7 @@ from schemas.messages.commitlog_rows import Messages
 from schemas.messages.json_lines import POPS, REGULAR, REGULAR_NOT_ASCII, Lines, integer, scan
 from schemas.pops import POP_RECORDS
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, body_crcs
-from schemas.rocketmq_store.property_columns import Interner
+from schemas.rocketmq_store.properties import Interner
 from schemas.rocketmq_store.record_layout import Bytes, Positions, binary_array, find_two, spans
 
 # The fields of bodies, of which json_lines has the kinds: queue id (q), start offset (so), pop time (pt), invisible

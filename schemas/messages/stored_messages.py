@@ -36,7 +36,7 @@ from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, filtered_by_mask, may_hold, read_rows, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.commitlog_rows import NUMBERS, Int32s, Messages, Shape, TopicBatch, concat, topic_batches
-from schemas.rocketmq_store.property_text import names_of, values_of
+from schemas.rocketmq_store.properties import names_of, values_of
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE
