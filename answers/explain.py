@@ -62,18 +62,22 @@ from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
 from filtering.delivery.pull_window import HELD_PULL, PullWindow, WindowKind, is_about
-from filtering.explanation.decision import (
+from filtering.explanation import (
     BitMapCheck,
     Decision,
     Entry,
+    NearestMiss,
     Stage,
     decide,
     dropped_by_other_client,
+    nearest_miss,
     never_subscribed,
     overruled,
     without_subscription,
 )
-from filtering.explanation.journey import (
+from filtering.findings import INFO, expression_findings, own_findings
+from filtering.frozen import frozen
+from filtering.journey import (
     CHECKED_TOO_OFTEN_TOPIC,
     HALF_TOPICS,
     TIMER_DELETES,
@@ -88,15 +92,12 @@ from filtering.explanation.journey import (
     stored_after,
     way_to,
 )
-from filtering.explanation.nearest import NearestMiss, nearest_miss
-from filtering.explanation.trace import ExpressionPart, trace
-from filtering.findings import INFO, expression_findings, own_findings
-from filtering.frozen import frozen
 from filtering.names import DLQ_TOPIC_PREFIX, REAL_TOPIC, is_lmq, subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
 from filtering.sql92 import InvalidExpression, compile
 from filtering.sql92.nodes import named_properties
+from filtering.sql92.trace import ExpressionPart, trace
 from filtering.subscriptions.events import BROADCASTING
 from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
 from filtering.subscriptions.inconsistency import seeming_disagreements

@@ -15,8 +15,8 @@ from filtering.consumption.plan import resets_and_first_starts
 from filtering.counted import counted, listed
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, WindowKind
-from filtering.explanation.journey import group_of_topic
 from filtering.frozen import frozen
+from filtering.journey import group_of_topic
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic
 from filtering.time_spans import BEGINNING
 from schemas.commitlog import COMMITLOG

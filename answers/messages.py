@@ -20,10 +20,9 @@ import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts
 from filtering.delivery.block_schema import Outcome
-from filtering.explanation.decision import (
-    Entry,
-)
-from filtering.explanation.journey import (
+from filtering.explanation import Entry
+from filtering.frozen import frozen
+from filtering.journey import (
     HALF_TOPICS,
     ORIGIN_GROUP,
     ORIGIN_MESSAGE_ID,
@@ -33,7 +32,6 @@ from filtering.explanation.journey import (
     is_copy,
     wait_of,
 )
-from filtering.frozen import frozen
 from filtering.matcher import match
 from filtering.matcher.matcher import columns as property_columns
 from filtering.names import REAL_TOPIC, is_lmq, is_trace_topic

@@ -16,8 +16,8 @@ from answers.lag import FIELDS, Lag
 from answers.rendering import SHOWN, Shown, html_list, html_table, one_line, text_table
 from answers.report import GroupCounts
 from filtering.delivery.block_schema import Outcome
-from filtering.explanation.decision import leaf_values
-from filtering.explanation.trace import ExpressionPart
+from filtering.explanation import leaf_values
+from filtering.sql92.trace import ExpressionPart
 from schemas.delta.warehouse import Warehouse
 from schemas.utc_times import with_times, with_times_in_spark
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from answers.explain import VERDICTS, Explanation, step_text
 from answers.messages import StoredMessage
 from filtering.delivery.block_schema import Outcome
-from filtering.explanation.decision import Stage, leaf_values
-from filtering.explanation.trace import ExpressionPart, Result
+from filtering.explanation import Stage, leaf_values
+from filtering.sql92.trace import ExpressionPart, Result
 from jobs.cli.text import print_table, short, time
 from schemas.errors import option, printable
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
-from filtering.explanation.journey import group_of_topic, is_copy
+from filtering.journey import group_of_topic, is_copy
 from filtering.names import RETRY_TOPIC_PREFIX, SEPARATOR, namespace_of, retry_topics
 from filtering.pops.handed_out import NONE, matching, nth, numbered
 from filtering.subscriptions.events import GroupTopic

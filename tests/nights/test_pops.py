@@ -26,7 +26,7 @@ from answers.facts import open_facts
 from answers.lag import lag as lag_of
 from answers.report import pops_of
 from filtering.delivery.block_schema import Outcome
-from filtering.explanation.journey import JourneyStepKind
+from filtering.journey import JourneyStepKind
 from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if
 from schemas.delta.warehouse import Warehouse
