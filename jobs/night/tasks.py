@@ -435,6 +435,7 @@ class NightWriter:
         }
         self._batches = TopicBatches()
         self._waiting_rows: list[pa.RecordBatch] = []
+        self._waiting_pop_records: list[pa.RecordBatch] = []
         self._waiting_blocks: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self.result = TaskResult()
@@ -447,9 +448,9 @@ class NightWriter:
         self._write(self._batches.add(messages))
 
     def add_pop_records(self, rows: pa.RecordBatch | None) -> None:
-        """Writes what the broker wrote down of pops."""
+        """Adds what the broker wrote down of pops in the messages that are added next."""
         if rows is not None:
-            self._writers[POP_RECORDS.name].write([rows])
+            self._waiting_pop_records.append(rows)
 
     def consume(self, consumptions: pa.RecordBatch, bad: Sequence[Mapping[str, object]]) -> None:
         """Writes what traces say of consumptions, and rows of quarantine for bad ones."""
@@ -484,12 +485,15 @@ class NightWriter:
         return self.result
 
     def _write(self, batch: TopicBatch | None) -> None:
-        """Writes the waiting rows of commitlog, and filters a batch."""
+        """Writes the waiting rows of commitlog and pop_records, and filters a batch."""
         if batch is None:
             return
         if self._waiting_rows:
             self._writers[COMMITLOG.name].write(self._waiting_rows)
             self._waiting_rows = []
+        if self._waiting_pop_records:
+            self._writers[POP_RECORDS.name].write(self._waiting_pop_records)
+            self._waiting_pop_records = []
         if CONSUMEQUEUE.name in self._writers:
             self.result.is_multi_dispatched |= batch.messages.may_have(MULTI_QUEUE_OFFSET)
             self.add_entries(NewEntries.of(batch, self._work.delay_levels))
@@ -625,11 +629,11 @@ def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> Ra
             batch, messages = rows.rows(records)
             is_damaged = batch["body_is_damaged"].to_numpy(zero_copy_only=False)
             writer.consume(*traces.read(records.log, records.at("body"), messages, is_damaged))
-            writer.add(messages, batch)
             if POP_RECORDS.name in work.tables:
-                pops, unreadable = pop_records(records, messages, work.run)
+                pops, unreadable = pop_records(records, messages, is_damaged, work.run)
                 writer.add_pop_records(pops)
                 damage += unreadable
+            writer.add(messages, batch)
     reached = _end_of_segment(walk, part.followed_by)
     if part.followed_by is not None and reached < part.followed_by:
         damage.append(Damage(part.segment.path, reached, REST_IS_MISSING, b""))

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from filtering.frozen import frozen
 from filtering.kernels.compile import Array, Int, compiled
+from filtering.matcher.column import Column
 from filtering.names import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, REVIVE_TOPIC_PREFIX, TIMER_TOPIC, is_record_topic
 from filtering.pops.handed_out import NONE
-from schemas.arrow_batches import decoded, dictionary_column, repeated
+from schemas.arrow_batches import dictionary_column, repeated
 from schemas.messages.commitlog_rows import Messages
 from schemas.messages.json_lines import POPS, REGULAR, REGULAR_NOT_ASCII, Lines, integer, scan
 from schemas.pops import POP_RECORDS
-from schemas.rocketmq_store.commitlog_walk import Damage, Records, body_crcs
+from schemas.rocketmq_store.commitlog_walk import Damage, Records
 from schemas.rocketmq_store.properties import Interner
 from schemas.rocketmq_store.record_layout import Bytes, Positions, binary_array, find_two, spans
 
@@ -32,8 +33,6 @@ from schemas.rocketmq_store.record_layout import Bytes, Positions, binary_array,
 # differences to the start offset (d), and the acknowledged queue offsets (aol); how often it was put again (rp).
 
 TEXTS, LISTS = ("c", "t"), ("d", "aol")
-
-
 _NEW_LINE, _SPACE = b"\n "
 
 
@@ -52,21 +51,10 @@ class Bodies:
     listed: NDArray[np.int64]
     is_put_again: NDArray[np.bool_]
 
-    def text(self, name: str) -> pa.DictionaryArray:
-        """The texts of a name as a column."""
-        numbers = self.texts[name]
+    def text(self, name: str, at: Positions) -> pa.DictionaryArray:
+        """The texts of a name in some bodies, as a column."""
+        numbers = self.texts[name][at]
         return pa.DictionaryArray.from_arrays(pa.array(numbers, mask=numbers == NONE), self.known_texts[name])
-
-    def take(self, at: Positions) -> Bodies:
-        """Some of the bodies."""
-        return Bodies(
-            {name: values[at] for name, values in self.numbers.items()},
-            {name: values[at] for name, values in self.texts.items()},
-            self.known_texts,
-            {name: (first[at], lengths[at]) for name, (first, lengths) in self.lists.items()},
-            self.listed,
-            self.is_put_again[at],
-        )
 
 
 def read_bodies(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Bodies, NDArray[np.bool_]]:
@@ -88,8 +76,8 @@ def read_bodies(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Bodi
         of_each[body] = values[good]
         return of_each
 
-    def places(name: str) -> tuple[Positions, Positions]:
-        begins, sizes = (of_bodies(part, 0).astype(np.int64) for part in read.places[name])
+    def places(name: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        begins, sizes = (of_bodies(part, 0) for part in read.places[name])
         return begins, sizes
 
     texts = {name: _numbered(read.texts, *places(name)) for name in TEXTS}
@@ -122,14 +110,14 @@ def _good(read: Lines) -> Positions:
     return np.flatnonzero(good)
 
 
-def _numbered(log: Bytes, starts: Positions, lengths: Positions) -> tuple[NDArray[np.int32], pa.StringArray]:
+def _numbered(
+    log: Bytes, starts: NDArray[np.int32], lengths: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], pa.StringArray]:
     """The number of each text, NONE for an empty one, and the texts."""
     interner = Interner()
-    has_text = lengths > 0
-    numbers = np.full(len(starts), NONE, np.int32)
-    text_numbers = interner.numbers(log, starts[has_text], lengths[has_text])
-    assert text_numbers is not None
-    numbers[has_text] = text_numbers
+    numbers = interner.numbers(log, starts, lengths)
+    assert numbers is not None
+    numbers[lengths == 0] = NONE
     return numbers, binary_array(*interner.texts()).view(pa.string())
 
 
@@ -164,10 +152,13 @@ _LONGEST_POP = 1 << 10
 """A checkpoint with more messages is not a broker's: a pop returns at most 32."""
 
 
-def pop_records(records: Records, messages: Messages, run: str) -> tuple[pa.RecordBatch | None, Sequence[Damage]]:
+def pop_records(
+    records: Records, messages: Messages, is_damaged: NDArray[np.bool_], run: str
+) -> tuple[pa.RecordBatch | None, Sequence[Damage]]:
     """Rows of POP_RECORDS for the records of pops among some messages of a log, and those that cannot be read.
 
-    ``messages`` are those of ``records``, in the same order. The source of damage is the topic of the message.
+    The checkpoints are first. ``messages`` are those of ``records``, in the same order; ``is_damaged``: whose body is
+    damaged. The source of damage is the topic of the message.
     """
     at, is_copy = _positions(messages)
     if not len(at):
@@ -177,14 +168,12 @@ def pop_records(records: Records, messages: Messages, run: str) -> tuple[pa.Reco
     def reject(rejected: NDArray[np.int64], reason: str) -> None:
         damage.extend(_damage(records, messages, rejected, reason))
 
-    tags = decoded(messages.named["TAGS"].take(pa.array(at)))
-    kinds = pc.index_in(tags, value_set=pa.array([CHECKPOINT, ACK, BATCH_ACK])).fill_null(-1).to_numpy()
+    kinds = messages.properties(["TAGS"], at)["TAGS"].answer(_kinds, NONE)
     reject(at[kinds < 0], NOT_A_RECORD)
-    computed = body_crcs(records.log, records.at("body")[at], records.at("body_length")[at])
-    is_damaged = computed != records.numbers("body_crc")[at]
-    reject(at[is_damaged & (kinds >= 0)], DAMAGED_BODY)
-    readable = (kinds >= 0) & ~is_damaged
-    at, is_copy, kinds = at[readable], is_copy[readable], kinds[readable]
+    reject(at[is_damaged[at] & (kinds >= 0)], DAMAGED_BODY)
+    readable = np.flatnonzero((kinds >= 0) & ~is_damaged[at])
+    by_kind = readable[np.argsort(kinds[readable].astype(np.int8), kind="stable")]
+    at, is_copy, kinds = at[by_kind], is_copy[by_kind], kinds[by_kind]
     bodies, parsed = read_bodies(records.log, records.at("body")[at], records.at("body_length")[at])
     reject(at[~parsed], NOT_JSON)
     offsets, lengths, complete = _queue_offsets(bodies, kinds)
@@ -192,21 +181,22 @@ def pop_records(records: Records, messages: Messages, run: str) -> tuple[pa.Reco
     if not complete.any():
         return None, damage
     record_row = np.repeat(np.flatnonzero(complete), lengths)
-    bodies, at, is_copy, kinds = bodies.take(record_row), at[record_row], is_copy[record_row], kinds[record_row]
+    at, kinds = at[record_row], kinds[record_row]
     is_checkpoint = kinds == 0
+    numbers = {name: values[record_row] for name, values in bodies.numbers.items()}
     columns = {
         "commitlog_offset": pa.array(records.physical_offsets()[at]),
         "kind": dictionary_column((CHECKPOINT, ACK, BATCH_ACK), kinds),
-        "consumer_group": bodies.text("c"),
-        "topic": bodies.text("t"),
-        "queue_id": pa.array(bodies.numbers["q"], pa.int32()),
+        "consumer_group": bodies.text("c", record_row),
+        "topic": bodies.text("t", record_row),
+        "queue_id": pa.array(numbers["q"], pa.int32()),
         "queue_offset": pa.array(offsets),
-        "start_offset": pa.array(bodies.numbers["so"]),
-        "popped_at": pa.array(bodies.numbers["pt"]),
-        "invisible_time": pa.array(bodies.numbers["it"], mask=~is_checkpoint),
+        "start_offset": pa.array(numbers["so"]),
+        "popped_at": pa.array(numbers["pt"]),
+        "invisible_time": pa.array(numbers["it"], mask=~is_checkpoint),
         "messages": pa.array(np.repeat(lengths, lengths), pa.int32()),
-        "is_copy": pa.array(is_copy),
-        "is_put_again": pa.array(bodies.is_put_again),
+        "is_copy": pa.array(is_copy[record_row]),
+        "is_put_again": pa.array(bodies.is_put_again[record_row]),
         "store_timestamp": pa.array(messages.store_timestamp[at]),
         "run": repeated(run, len(at)),
     }
@@ -223,14 +213,24 @@ def _positions(messages: Messages) -> tuple[NDArray[np.int64], NDArray[np.bool_]
     real_topic = messages.properties([REAL_TOPIC], at).get(REAL_TOPIC)
     if real_topic is None:
         return at[~is_timer], np.zeros(int((~is_timer).sum()), bool)
-    texts = real_topic.text_of_each()
-    has_revive_topic = pc.starts_with(texts, REVIVE_TOPIC_PREFIX).fill_null(False).to_numpy(zero_copy_only=False)
+    has_revive_topic = real_topic.answer(_are_revive_topics, False)
     is_record = ~is_timer | has_revive_topic
     return at[is_record], (~is_timer & has_revive_topic)[is_record]
 
 
+def _are_revive_topics(topics: Column) -> NDArray[np.bool_]:
+    is_revive_topic = pc.starts_with(topics.text_of_each(), REVIVE_TOPIC_PREFIX).fill_null(False)
+    return np.array(is_revive_topic)
+
+
+def _kinds(tags: Column) -> NDArray[np.int32]:
+    """The number of the kind of record with each tag, NONE if there is none with it."""
+    numbers = pc.index_in(tags.text_of_each(), value_set=pa.array([CHECKPOINT, ACK, BATCH_ACK]))
+    return np.array(numbers.fill_null(NONE))
+
+
 def _queue_offsets(
-    bodies: Bodies, kinds: NDArray[np.int64]
+    bodies: Bodies, kinds: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """The queue offsets of all bodies, one after another; the number of each body's; which bodies have all values.
 

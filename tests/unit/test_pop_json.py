@@ -33,7 +33,7 @@ def values_of(bodies: list[str]) -> list[dict[str, Any] | None]:
     log = np.frombuffer(b"".join(body + b"\x05" for body in encoded) + bytes(SLACK), np.uint8)
     starts = np.cumsum(lengths + 1) - lengths - 1
     bodies_read, is_read = read_bodies(log, starts, lengths)
-    texts = {name: bodies_read.text(name).to_pylist() for name in TEXTS}
+    texts = {name: bodies_read.text(name, np.arange(len(bodies))).to_pylist() for name in TEXTS}
     rows: list[dict[str, Any] | None] = []
     for row in range(len(bodies)):
         values: dict[str, Any] = {name: int(bodies_read.numbers[name][row]) for name in NUMBERS}
