@@ -575,10 +575,7 @@ def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, st
             continue
         decimal: dict[Node, str] = {literal: literal.image.rstrip("lL") + ".0"}
         text = expression_text(expression.syntax_tree, decimal)
-        if (
-            len(text) <= LONGEST_EXPRESSION
-            and evaluated(compile(text, expression.version), properties)[0] is Result.TRUE
-        ):
+        if _passes(text, expression, properties):
             return NearestMiss(expression=text, literal=expression_text(_comparison(failed, literal), decimal))
     return None
 
@@ -590,15 +587,19 @@ def _quoted_text(expression: CompiledExpression, properties: Mapping[str, str]) 
         corrected: dict[Node, str] = {text: each.correction}
         if text.name not in properties and properties.get(each.name) == text.name:
             whole = expression_text(expression.syntax_tree, corrected)
-            if (
-                len(whole) <= LONGEST_EXPRESSION
-                and evaluated(compile(whole, expression.version), properties)[0] is Result.TRUE
-            ):
+            if _passes(whole, expression, properties):
                 compared = each.correction
                 if not each.is_alone:
                     compared = expression_text(_comparison(expression.syntax_tree, text), corrected)
                 return NearestMiss(expression=whole, literal=compared)
     return None
+
+
+def _passes(text: str, expression: CompiledExpression, properties: Mapping[str, str]) -> bool:
+    """Whether a text instead of the expression lets the message pass. One that is too long does not compile."""
+    if len(text) > LONGEST_EXPRESSION:
+        return False
+    return evaluated(compile(text, expression.version), properties)[0] is Result.TRUE
 
 
 def _comparison(tree: Node, operand: Node) -> Node:

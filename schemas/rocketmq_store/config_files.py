@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from filtering.delivery.pull_window import ConsumeMode
 from filtering.frozen import frozen
 from filtering.java import LONG_MAX, has_half_a_pair, parse_int
 from filtering.names import LMQ_QUEUE_ID
@@ -243,10 +244,10 @@ def read_pop_groups(storage: Storage) -> PopGroups:
         configs = {}
     times = {group: config.get("retryMaxTimes") for group, config in configs.items()}
     return PopGroups(
-        frozenset(key for key, mode in modes.items() if mode == "POP"),
+        frozenset(key for key, mode in modes.items() if mode == ConsumeMode.POP),
         {group: most for group, most in times.items() if isinstance(most, int) and most != RETRY_MAX_TIMES},
         frozenset(group for group, config in configs.items() if config.get("consumeMessageOrderly") is True),
-        frozenset(key for key, mode in modes.items() if mode == "PULL"),
+        frozenset(key for key, mode in modes.items() if mode == ConsumeMode.PULL),
         _handed_out_in_order(storage),
     )
 
