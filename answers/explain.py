@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -63,7 +63,6 @@ from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
 from filtering.delivery.pull_window import HELD_PULL, PullWindow, WindowKind, is_about
 from filtering.explanation.decision import (
-    BitMapCheck,
     Decision,
     Entry,
     Stage,
@@ -1539,75 +1538,3 @@ def _originals(messages: Sequence[StoredMessage], group: str | None) -> list[Sto
         sent_back = [message for message in same if group is not None and message.sent_back_by == group]
         originals += sent or sent_back[:1] or same[:1]
     return originals
-
-
-# JSON.
-
-
-def explanation_json(explanation: Explanation) -> dict[str, Any]:
-    """An explanation as a JSON object, without the message's copies."""
-    bit_map, trace, miss = explanation.filters.bit_map, explanation.trace, explanation.nearest_miss
-    row = explanation.subscription
-    preview = explanation.preview
-    return {
-        "message": message_json(explanation.message),
-        "consumer_group": explanation.consumer_group,
-        "outcome": str(explanation.outcome),
-        "stage": str(explanation.decision.stage),
-        "reason": explanation.decision.reason,
-        "pulled_at": explanation.pulled_at,
-        "would_be": None if preview is None else {"outcome": str(preview.outcome), "reason": preview.reason},
-        "lint": list(explanation.findings),
-        "uncertain": explanation.uncertain,
-        "subscription": None if row is None else _subscription(row),
-        "present": None if explanation.present is None else _present(explanation.present),
-        "journey": [asdict(step) for step in explanation.journey],
-        "start": None if explanation.start is None else asdict(explanation.start),
-        "clients": None if explanation.clients is None else list(explanation.clients),
-        "bit_map": None if bit_map is None else _bit_map(bit_map),
-        "expression": None if trace is None else part_json(trace),
-        "nearest_miss": None if miss is None else _nearest_miss(miss),
-        "deliveries": [asdict(delivery) for delivery in explanation.received],
-    }
-
-
-def message_json(message: StoredMessage) -> dict[str, Any]:
-    """A message as a JSON object, without its consume queue entry and deliveries."""
-    names = (
-        "topic", "queue_id", "queue_offset", "commitlog_offset", "msg_id", "uniq_key", "keys", "tags",
-        "born_timestamp", "store_timestamp",
-    )  # fmt: skip
-    return {name: getattr(message, name) for name in names} | {"properties": dict(message.properties)}
-
-
-def part_json(part: ExpressionPart) -> dict[str, Any]:
-    """A part of an evaluated expression as a JSON object, with its nested parts."""
-    return {
-        "kind": part.kind,
-        "text": part.text,
-        "result": part.result.value,
-        "decides": part.decides,
-        "error": part.error,
-        "values": dict(part.values),
-        "parts": [part_json(child) for child in part.parts],
-    }
-
-
-def _subscription(row: SubscriptionRow) -> dict[str, Any]:
-    names = (
-        "expression", "expression_type", "sub_version", "valid_from", "valid_to", "born_time", "is_consuming",
-        "sent_with_pull",
-    )  # fmt: skip
-    return {name: getattr(row, name) for name in names}
-
-
-def _present(row: SubscriptionRow) -> dict[str, Any]:
-    return {"expression": row.expression, "expression_type": row.expression_type, "since": row.valid_from}
-
-
-def _bit_map(check: BitMapCheck) -> dict[str, Any]:
-    return {"positions": list(check.positions), "unset": list(check.unset), "not_asked": check.not_asked}
-
-
-def _nearest_miss(miss: NearestMiss) -> dict[str, Any]:
-    return {"text": miss.text, "properties": dict(miss.values), "expression": miss.expression}
