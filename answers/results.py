@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import repeat
@@ -10,97 +10,28 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import pyarrow as pa
 
-from answers.explain import Explanation, step_text
+from answers.explain import Explanation
+from answers.explain_shown import facts, title
 from answers.export import Selection, batches_of, check_groups, check_topics, read, schema_of
 from answers.lag import FIELDS, Lag
-from answers.rendering import SHOWN, Shown, html_list, html_table, one_line, text_table
+from answers.rendering import (
+    SHOWN,
+    Fact,
+    Shown,
+    facts_as_html,
+    facts_as_text,
+    html_list,
+    html_table,
+    one_line,
+    text_table,
+)
 from answers.report import GroupCounts
-from filtering.delivery.block_schema import Outcome
-from filtering.explanation import leaf_values
-from filtering.sql92.trace import ExpressionPart
 from schemas.delta.warehouse import Warehouse
 from schemas.utc_times import with_times, with_times_in_spark
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
-
-    from answers.what_if import ChangedMessages, WhatIf
-    from filtering.subscriptions.subscription_row import SubscriptionRow
-
-
-# Parts of an answer, as HTML and as text: a label, which may be empty, and a text or a table.
-
-Table = tuple[Sequence[str], list[Sequence[str]], int]
-Part = tuple[str, str | Table]
-
-
-def _html(label: str, content: str | Table) -> str:
-    if isinstance(content, tuple):
-        return html_table(*content)
-    return f"<p>{escape(f'{label[0].upper()}{label[1:]}: {content}' if label else content)}</p>"
-
-
-def _text(label: str, content: str | Table) -> str:
-    return text_table(*content) if isinstance(content, tuple) else one_line(f"{label}: {content}" if label else content)
-
-
-# Explanations.
-
-
-def explanation_html(explanation: Explanation) -> str:
-    """One explanation: the outcome, the leaves with their values, and what would have matched."""
-    parts = [
-        f"<p><b>{escape(explanation.message.name)}</b> {escape(explanation.message.place)} → "
-        f"<b>{escape(explanation.consumer_group)}</b>: {explanation.outcome}</p>",
-        *(_html(*part) for part in _explained(explanation)),
-    ]
-    if explanation.nearest_miss is not None:
-        preposition, _, change = explanation.nearest_miss.would_match.partition(" ")
-        parts.append(f"<p>Would match {preposition} <code>{escape(change)}</code></p>")
-    if len(explanation.journey) > 1:
-        steps = "".join(f"<li>{escape(step_text(step))}</li>" for step in explanation.journey)
-        parts.append(f"<p>Journey:</p><ol>{steps}</ol>")
-    return "".join(parts)
-
-
-def explanation_text(explanation: Explanation) -> str:
-    """The same as :func:`explanation_html`, line by line."""
-    message = explanation.message
-    lines = [
-        one_line(f"{message.name} {message.place} → {explanation.consumer_group}: {explanation.outcome}"),
-        *(_text(*part) for part in _explained(explanation)),
-    ]
-    if explanation.nearest_miss is not None:
-        lines.append(one_line(f"would match {explanation.nearest_miss.would_match}"))
-    if len(explanation.journey) > 1:
-        lines += [one_line(f"journey: {step_text(step)}") for step in explanation.journey]
-    return "\n".join(lines)
-
-
-def _explained(explanation: Explanation) -> Iterator[Part]:
-    """Why, what counted then and counts now, and what is suspicious or not certain."""
-    yield "", explanation.decision.reason
-    if explanation.start is not None and explanation.is_from_before:
-        yield "began", explanation.start.text
-    if explanation.filter_change is not None:
-        yield "filter", explanation.filter_change
-    if explanation.preview is not None:
-        yield "now", f"{explanation.preview.outcome}, {explanation.preview.reason}"
-    if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
-        yield "", _leaves(explanation.trace)
-    yield from (("lint", str(finding)) for finding in explanation.findings)
-    if explanation.uncertain is not None:
-        yield "uncertain", explanation.uncertain
-
-
-def _leaves(trace: ExpressionPart) -> Table:
-    """The titles and rows of a table of the leaves, and the number of leaves that it does not show."""
-    leaves = list(trace.leaves())
-    rows = [
-        (leaf.text, leaf.result.value, leaf_values(leaf), "decides" if leaf.decides else "") for leaf in leaves[:SHOWN]
-    ]
-    return ("part", "is", "since", ""), [*rows], max(0, len(leaves) - SHOWN)
 
 
 Answer = TypeVar("Answer")
@@ -177,17 +108,14 @@ class Explanations(Results[Explanation]):
     """Explanations of one message or of several, for one group or for all."""
 
     def __str__(self) -> str:
-        if len(self) != 1:
-            return super().__str__()
-        return "\n".join(
-            [explanation_text(self.answers[0]), *(one_line(f"broker {name}") for name in self.broker_names)]
-        )
+        return super().__str__() if len(self) != 1 else facts_as_text(*self._only())
 
     def _repr_html_(self) -> str:
-        if len(self) != 1:
-            return super()._repr_html_()
-        brokers = "".join(f"<p>Broker {escape(name)}</p>" for name in self.broker_names)
-        return explanation_html(self.answers[0]) + brokers
+        return super()._repr_html_() if len(self) != 1 else facts_as_html(*self._only())
+
+    def _only(self) -> tuple[str, Iterable[Fact]]:
+        """The title and the facts of the only explanation."""
+        return title(self.answers[0], next(iter(self.broker_names), None)), facts(self.answers[0])
 
 
 @dataclass(frozen=True, repr=False)
@@ -269,78 +197,3 @@ class Rows(Shown):
         caption = [f"the first {SHOWN} rows of {self.name}"] if len(shown) == SHOWN else []
         titles = schema_of(self.name, self.selection.columns).names
         return caption, titles, [list(row.values()) for row in shown]
-
-
-# What-if.
-
-
-NOT_KNOWN_OF_POPS = (
-    "the group pops: what its pops read is compared. When others would have been popped is not known, nor what would "
-    "have been acknowledged or come again"
-)
-NOTHING_TO_COMPARE = "there is no message to compare"
-"""Said where the topic has no message in the period."""
-
-
-def what_if_html(change: WhatIf) -> str:
-    """The counts, how the two filters relate, findings, and the newest messages that are gained and lost."""
-    whose = f"<b>{escape(change.new.consumer_group)}</b> on {escape(change.new.topic)}"
-    filters = [("in force", _filter(change.old)), ("instead", _filter(None if change.ends else change.new))]
-    counts = (len(change.gained), len(change.lost), change.kept, change.pending)
-    parts = [
-        f"<p>{whose}</p>",
-        html_table(("", "filter"), filters),
-        html_table(("gained", "lost", "kept", "pending"), [counts]),
-    ]
-    parts += [_html(*part) for part in _compared(change)]
-    parts.append(html_list("Findings", [f"{each.severity}: {each.text}" for each in change.findings]))
-    parts += [_side("Gained", change.gained), _side("Lost", change.lost)]
-    return "".join(parts)
-
-
-def what_if_text(change: WhatIf) -> str:
-    """The same as :func:`what_if_html` without the messages, line by line."""
-    counts = (
-        f"{len(change.gained):,} gained, {len(change.lost):,} lost, {change.kept:,} kept, {change.pending:,} pending"
-    )
-    lines = [
-        f"{change.new.consumer_group} on {change.new.topic}: {counts}",
-        f"in force: {_filter(change.old)}",
-        f"instead: {_filter(None if change.ends else change.new)}",
-    ]
-    lines += [_text(*part) for part in _compared(change)]
-    lines += [f"{each.severity}: {each.text}" for each in change.findings]
-    return "\n".join(map(one_line, lines))
-
-
-def _compared(change: WhatIf) -> Iterator[Part]:
-    """What cannot be compared, and how the new filter compares with the old one."""
-    if not change.stored:
-        yield "", NOTHING_TO_COMPARE
-    if change.is_popping:
-        yield "", NOT_KNOWN_OF_POPS
-    if change.deliveries_differ:
-        by_change = f"{change.gained_by_change:,} gained, {change.lost_by_change:,} lost"
-        yield "against the filter in force, as if it had always been", by_change
-    if change.relation is not None:
-        yield "the new filter against the old one", change.relation.kind.value
-
-
-def _filter(row: SubscriptionRow | None) -> str:
-    return "no subscription" if row is None else row.filter_text
-
-
-def _side(title: str, side: ChangedMessages) -> str:
-    if not len(side):
-        return ""
-    traits = [f"{each.share:.0%} have {each.text} ({each.share_of_others:.0%} of the others)" for each in side.traits]
-    rows = [
-        (f"{row['queue_id']}/{row['queue_offset']}", row["keys"], _properties(row["properties"] or {}))
-        for row in side.samples
-    ]
-    samples = html_table(("queue/offset", "keys", "properties"), rows, len(side) - len(rows))
-    return html_list(f"{title}: what they have in common", traits) + f"<p><b>{title}</b></p>" + samples
-
-
-def _properties(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={text!r}" for name, text in properties.items())

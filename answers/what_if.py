@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from answers.facts import BrokerFacts
 from answers.lint import findings_of_rows
-from answers.rendering import Shown
-from answers.results import what_if_html, what_if_text
+from answers.rendering import Shown, as_html, as_text
+from answers.what_if_shown import blocks
 from filtering.counted import did_you_mean, listed
 from filtering.delivery import topic_filters
 from filtering.delivery.block_schema import Outcome
@@ -567,10 +567,10 @@ class WhatIf(Shown):
         return counts != (len(self.gained), len(self.lost), 0, 0)
 
     def __str__(self) -> str:
-        return what_if_text(self)
+        return as_text(blocks(self))
 
     def _repr_html_(self) -> str:
-        return what_if_html(self)
+        return as_html(blocks(self))
 
 
 def what_if(

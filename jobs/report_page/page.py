@@ -13,13 +13,12 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from answers.rendering import one_line
+from answers.rendering import one_line, short
 from answers.report import MOST_NIGHTS, GroupPops, GroupReport, NoReport, Report, ReportedNight, StageCounts
 from filtering.counted import counted, shortened
 from filtering.findings import ERROR, SEVERITIES, WARN
 from filtering.frozen import frozen
 from jobs.cli.text import age as duration
-from jobs.cli.text import short
 from schemas.errors import PROGRAM, option, time_text
 from schemas.tables import MEANINGS
 

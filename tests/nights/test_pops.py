@@ -133,6 +133,23 @@ def test_four_snapshots_in_one_go(popped: Path, tmp_path: Path) -> None:
     assert without_runs(tmp_path / "w")["pops"] == without_runs(popped)["pops"]
 
 
+def test_pops_went_past_what_they_did_not_hand_out(popped: Path) -> None:
+    """A group scanned each queue from the start of its first pop to its offset, or more after it was reset."""
+    queue = ("consumer_group", "topic", "queue_id")
+    scanned: Counter[tuple[object, ...]] = Counter()
+    for row in rows_of(popped, "delivery_stats", *queue, "scanned"):
+        scanned[row["consumer_group"], row["topic"], row["queue_id"]] += row["scanned"]
+    starts: dict[tuple[object, ...], int] = {}
+    for row in rows_of(popped, "pops", *queue, "start_offset"):
+        if row["start_offset"] is not None and not row["topic"].startswith("%RETRY%"):
+            key = row["consumer_group"], row["topic"], row["queue_id"]
+            starts[key] = min(starts.get(key, row["start_offset"]), row["start_offset"])
+    ends = {tuple(row[name] for name in queue): row["decided_to"] for row in rows_of(popped, "current_offsets")}
+    went_past = {key: ends[key] - start for key, start in starts.items() if "_reset_" not in str(key[0])}
+    assert len(went_past) > 150
+    assert [key for key, count in went_past.items() if scanned[key] < count] == []
+
+
 def test_acknowledgements_attempts_and_redeliveries(popped: Path) -> None:
     pops = {
         (row["consumer_group"], row["topic"], row["queue_id"], row["queue_offset"], row["popped_at"]): row
