@@ -49,7 +49,7 @@ from schemas.run_ledger import GIVEN, GIVEN_BEFORE, NOT_SHOWN, VERSION_FROM, Led
 from schemas.storage import Storage, local_path
 from schemas.subscription_files import is_consumer_filter, parse_subscriptions
 from schemas.version import IS_PACKAGE
-from schemas.yaml_input import InvalidYaml, load
+from schemas.yaml_input import InvalidYaml, load, load_file
 
 # Stores.
 
@@ -451,10 +451,7 @@ class BrokerEntry:
 
 def read_brokers(file: Path, shared: SubscriptionFile | None) -> list[BrokerEntry]:
     """Reads a list of brokers. ``shared``: the subscriptions of those without an own file. Raises UsageError."""
-    try:
-        document = load(file.read_text(encoding="utf-8", errors="replace"))
-    except InvalidYaml as error:
-        raise UsageError(f"{file}, line {error.line}: {error}") from None
+    document = load_file(file.read_text(encoding="utf-8", errors="replace"), file)
     if not isinstance(document, list) or not document:
         raise UsageError(f"{file} is not a list of brokers; start each with a dash, as in - store: /backup/a/store")
     return [_entry(entry, f"{file}, broker {number}", file.parent, shared) for number, entry in enumerate(document, 1)]
@@ -524,10 +521,7 @@ def text_of(hooks: Iterable[FilterHook]) -> str:
 
 def read_filter_hooks(file: Path) -> tuple[FilterHook, ...]:
     """The hooks listed in ``file``. Raises UsageError for an entry that is not a hook."""
-    try:
-        entries = load(file.read_text(encoding="utf-8", errors="replace")) or []
-    except InvalidYaml as error:
-        raise UsageError(f"{file}, line {error.line}: {error}") from None
+    entries = load_file(file.read_text(encoding="utf-8", errors="replace"), file) or []
     if not isinstance(entries, list):
         raise UsageError(f"{file} is not a list; start each hook with a dash, as in - group: cg_paid")
     return tuple(_hook(entry, f"{file}, hook {number}") for number, entry in enumerate(entries, start=1))
