@@ -343,9 +343,9 @@ def test_traces_deny_messages_of_two_topics_in_one_night(broker: GrowingBroker) 
         for number, tags in enumerate("ABA"):
             broker.log.append(topic=topic, UNIQ_KEY=f"{topic}{number}", TAGS=tags, MSG_REGION="DefaultRegion")
         at = broker.log.time - 2 * EVERY
-        tags = {BEFORE: "A", at - EVERY // 2: "A || B"}
+        filters = {BEFORE: "A", at - EVERY // 2: "A || B"}
         events += [
-            event(when, "register", "g", topic=topic, type="TAG", expression=each) for when, each in tags.items()
+            event(when, "register", "g", topic=topic, type="TAG", expression=each) for when, each in filters.items()
         ]
         calls = {"T": (1, 2), "U": (3, 4)}[topic]
         trace(broker, called(calls[0], f"{topic}0", at=at), called(calls[1], f"{topic}2", at=at + 2 * EVERY))
