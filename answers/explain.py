@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
+from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts, in_queue
 from answers.first_starts import FirstStarts, Start
 from answers.lag import positions_in_queue
 from answers.messages import (
@@ -178,6 +178,9 @@ class Explanation:
     journey: Sequence[JourneyStep] = ()
     clients: Sequence[str] | None = None
 
+    def with_headline(self, headline: str) -> Explanation:
+        return replace(self, decision=replace(self.decision, headline=headline))
+
     @property
     def outcome(self) -> Outcome:
         return self.decision.outcome
@@ -202,11 +205,16 @@ class Explanation:
     @property
     def summary(self) -> str:
         """The reason, what the filters would decide on a message that waits, and what happened later, on one line."""
-        then = None
-        if self.outcome is Outcome.WAITING and self.preview is not None:
-            would = "would be delivered" if self.preview.outcome is Outcome.DELIVERED else "would not be delivered"
-            then = f"then it {would}: {self.preview.reason}"
+        then = f"then it {self.forecast}" if self.outcome is Outcome.WAITING and self.preview is not None else None
         return "; ".join(filter(None, (self.decision.reason, then, self.progress)))
+
+    @property
+    def forecast(self) -> str | None:
+        """What the filters would decide on a message that the group has not pulled; None if it has."""
+        if self.preview is None:
+            return None
+        would = "would be delivered" if self.preview.outcome is Outcome.DELIVERED else "would not be delivered"
+        return f"{would}: {self.preview.reason}"
 
     @property
     def progress(self) -> str | None:
@@ -588,7 +596,7 @@ class PopsOfMessages:
             each.available_at: each.outcome for each in message.deliveries if each.consumer_group == consumer_group
         }
         step = partial(JourneyStep, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
-        for pop in self._pops_of_group(message, consumer_group):
+        for pop in self._queue(consumer_group, message.topic, message.queue_id).pops_at(message.commitlog_offset):
             at, acknowledged_at = pop["popped_at"], pop["acknowledged_at"]
             outcome = outcomes.get(at, str(Outcome.NOT_SUBSCRIBED))
             due = at + pop["invisible_time"]
@@ -603,18 +611,10 @@ class PopsOfMessages:
         queue = self._queue(consumer_group, message.topic, message.queue_id)
         return queue.passed_over_at(message.commitlog_offset, message.queue_offset)
 
-    def _pops_of_group(self, message: StoredMessage, consumer_group: str) -> Sequence[_Pop]:
-        queue = self._queue(consumer_group, message.topic, message.queue_id)
-        return queue.pops_at(message.commitlog_offset)
-
     def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
         if POPS.name not in self._facts.last.tables:
             return _PopsOfQueue(POPS.schema.empty_table())
-        where = [
-            one_of("consumer_group", [consumer_group]),
-            one_of("topic", [topic]),
-            one_of("queue_id", [queue_id]),
-        ]
+        where = [one_of("consumer_group", [consumer_group]), *in_queue(topic, queue_id)]
         return _PopsOfQueue(self._facts.recorded_pops(None, where))
 
 
@@ -633,8 +633,7 @@ def after_change(
     if not before.end <= pulled_at == message.store_timestamp:
         return None
     between = [
-        one_of("topic", [message.topic]),
-        one_of("queue_id", [message.queue_id]),
+        *in_queue(message.topic, message.queue_id),
         within("queue_offset", below=message.queue_offset),
         within("store_timestamp", before.end),
     ]
@@ -658,7 +657,7 @@ def in_lost_pull(facts: BrokerFacts, message: StoredMessage, pull: Pulled, deliv
     """
     if pull.config.version.clients_take_empty_bodies:
         return None
-    queue = [one_of("topic", [message.topic]), one_of("queue_id", [message.queue_id])]
+    queue = in_queue(message.topic, message.queue_id)
     same_run, without_body = partial(_received_offsets, facts, delivery), one_of("body_length", [0])
     if is_lmq(message.topic):
         offsets = facts.rows(COMMITLOG, ["commitlog_offset"], [without_body])["commitlog_offset"].to_pylist()
@@ -778,8 +777,7 @@ class Explainer:
         explanation = replace(explanation, start=self._start(explanation.message, consumer_group), message=message)
         explanation = replace(explanation, journey=self._journey(explanation, stored, copies))
         if story := pop_story(explanation.journey, self._facts.as_of):
-            headline = "; ".join(filter(None, [story, explanation.decision.headline]))
-            explanation = replace(explanation, decision=replace(explanation.decision, headline=headline))
+            explanation = explanation.with_headline("; ".join(filter(None, [story, explanation.decision.headline])))
         explanation = self._with_misread_setting(explanation)
         explanation = self._with_clients(explanation)
         if trace := self._trace_of(explanation):
@@ -851,10 +849,8 @@ class Explainer:
         if explanation.pulled_at is None or explanation.outcome not in BY_THE_TABLES:
             return replace(explanation, clients=())
         clients = clients_that_pulled(stays, message.store_timestamp, explanation.pulled_at)
-        headline = (
-            f"{explanation.decision.headline}; broadcasting, counted once: {listed(clients, NAMED)} pulled it then"
-        )
-        return replace(explanation, clients=clients, decision=replace(explanation.decision, headline=headline))
+        said = f"broadcasting, counted once: {listed(clients, NAMED)} pulled it then"
+        return replace(explanation.with_headline(f"{explanation.decision.headline}; {said}"), clients=clients)
 
     def _trace_of(self, explanation: Explanation) -> str | None:
         """What a client wrote that proves that the group received the message; None if none did."""
@@ -882,7 +878,7 @@ class Explainer:
         if why is None:
             return explanation
         if ResponseCode.SYSTEM_ERROR.text in decision.headline:
-            return replace(explanation, decision=replace(decision, headline=f"{decision.headline}; {why}"))
+            return explanation.with_headline(f"{decision.headline}; {why}")
         if preview is not None and ResponseCode.SYSTEM_ERROR.text in preview.headline:
             return replace(explanation, preview=replace(preview, headline=f"{preview.headline}; {why}"))
         return explanation
@@ -949,10 +945,8 @@ class Explainer:
         if after is not None and after.wait is None:
             became = next(each for each in stored if each.commitlog_offset == after.commitlog_offset)
             explanation = self._explained(became, consumer_group)
-            headline = (
-                f"stored in {became.place} at {time_text(became.store_timestamp)}; {explanation.decision.headline}"
-            )
-            return replace(explanation, decision=replace(explanation.decision, headline=headline))
+            stored_at = f"stored in {became.place} at {time_text(became.store_timestamp)}"
+            return explanation.with_headline(f"{stored_at}; {explanation.decision.headline}")
         why = self._why_waiting(message, wait, after, stored)
         sent_back_by = message.sent_back_by
         rows = self._rows[consumer_group, wait.real_topic]
@@ -1123,8 +1117,7 @@ class Explainer:
             )
             if explanation.outcome in BY_THE_TABLES:
                 return None
-            headline = f"{text}; {explanation.decision.headline}"
-            explanation = replace(explanation, decision=replace(explanation.decision, headline=headline))
+            explanation = explanation.with_headline(f"{text}; {explanation.decision.headline}")
         return explanation
 
     def _seems_uncertain(self, explanation: Explanation) -> str | None:
@@ -1179,7 +1172,7 @@ class Explainer:
 
     def _committed_in_queue(self, topic: str, queue_id: int) -> Mapping[str, int]:
         """By group, the offset that it has committed in a queue."""
-        rows = filtered(self._facts.offsets, [one_of("topic", [topic]), one_of("queue_id", [queue_id])])
+        rows = filtered(self._facts.offsets, in_queue(topic, queue_id))
         return dict(tuples(rows.filter(rows["committed"].is_valid()), "consumer_group", "committed"))
 
     def _came_before(self, message: StoredMessage, consumer_group: str, rows: Sequence[SubscriptionRow]) -> bool:
