@@ -381,20 +381,6 @@ _UNSEEN = (NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL)
 """The reasons of windows of which it is not known whether, or under which subscription, the group pulled in them."""
 
 
-@frozen
-class Covering:
-    """Which windows cover some entries: in a queue, ``sets`` has the same number for the same windows.
-
-    ``nights``: the numbers of the nights that first filtered them. ``are_late``: whether an earlier one could not read
-    them. ``is_at_change``: whether the broker may have answered a held pull with them.
-    """
-
-    sets: npt.NDArray[np.int64]
-    nights: npt.NDArray[np.int64]
-    are_late: npt.NDArray[np.bool_]
-    is_at_change: npt.NDArray[np.bool_]
-
-
 class WindowsOfMessages:
     """The windows that cover messages. ``groups``: the only groups to read; None: all.
 
@@ -435,8 +421,15 @@ class WindowsOfMessages:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
         return sorted({window.subscription_from for window in self.of(message, group) if window.reason == HELD_PULL})
 
-    def covering(self, topic: str, entries: pa.Table) -> Covering:
-        """Which windows cover entries of a topic: rows of CONSUMEQUEUE."""
+    def covering(
+        self, topic: str, entries: pa.Table
+    ) -> tuple[Sequence[npt.NDArray[np.int64 | np.bool_]], npt.NDArray[np.bool_]]:
+        """All that windows decide of entries of a topic, as columns of numbers. ``entries``: rows of CONSUMEQUEUE.
+
+        The columns are: which windows cover an entry (in a queue, equal numbers stand for the same ones), the night
+        that first filtered it, and whether an earlier one could not read it. Also returns whether the broker may have
+        answered a held pull with it.
+        """
         queue_ids, queue_offsets, offsets, stored_at = (
             entries[name].to_numpy() for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
         )
@@ -451,7 +444,7 @@ class WindowsOfMessages:
             for _, window, is_covered in self._covered(topic, *place, made_in[at]):
                 is_at_change[at] |= is_covered & (window.reason == HELD_PULL)
                 sets[at] = np.unique(2 * sets[at] + is_covered, return_inverse=True)[1].reshape(-1)
-        return Covering(sets, *self._nights_of(offsets, made_in), is_at_change)
+        return [sets, *self._nights_of(offsets, made_in)], is_at_change
 
     def instants(self, topic: str) -> set[int]:
         """Instants (ms) at which it may change what a pull of a message that is stored then depends on."""
@@ -815,7 +808,7 @@ class Explainer:
         For messages without deliveries, with equal numbers, ``pull`` and what is said without filters are alike.
         ``entries``: their rows of CONSUMEQUEUE. Also returns which messages must be explained each.
         """
-        covering = self._windows.covering(topic, entries)
+        windows, is_at_change = self._windows.covering(topic, entries)
         queue_ids, queue_offsets, offsets, stored_at = (
             entries[name].to_numpy().astype(np.int64)
             for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
@@ -831,11 +824,8 @@ class Explainer:
         for row in self._rows_by_group[consumer_group]:
             instants |= {each for each in (row.valid_from, row.valid_to, row.born_time) if each is not None}
         epochs = np.searchsorted(sorted(instants | {each + 1 for each in instants}), stored_at, "right")
-        columns = [
-            queue_ids, covering.sets, covering.nights, covering.are_late,
-            is_before, is_in_log, offsets >= begins, epochs,
-        ]  # fmt: skip
-        return [column.astype(np.int64) for column in columns], covering.is_at_change
+        columns = [queue_ids, *windows, is_before, is_in_log, offsets >= begins, epochs]
+        return [column.astype(np.int64) for column in columns], is_at_change
 
     def _with_clients(self, explanation: Explanation) -> Explanation:
         """Says which clients of a group that broadcasts pulled the message, and what is not known of their offsets."""
