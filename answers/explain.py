@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
+from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts, in_queue
 from answers.first_starts import FirstStarts, Start
 from answers.lag import positions_in_queue
 from answers.messages import (
@@ -177,6 +177,9 @@ class Explanation:
     journey: Sequence[JourneyStep] = ()
     clients: Sequence[str] | None = None
 
+    def with_headline(self, headline: str) -> Explanation:
+        return replace(self, decision=replace(self.decision, headline=headline))
+
     @property
     def outcome(self) -> Outcome:
         return self.decision.outcome
@@ -201,11 +204,16 @@ class Explanation:
     @property
     def summary(self) -> str:
         """The reason, what the filters would decide on a message that waits, and what happened later, on one line."""
-        then = None
-        if self.outcome is Outcome.WAITING and self.preview is not None:
-            would = "would be delivered" if self.preview.outcome is Outcome.DELIVERED else "would not be delivered"
-            then = f"then it {would}: {self.preview.reason}"
+        then = f"then it {self.forecast}" if self.outcome is Outcome.WAITING and self.preview is not None else None
         return "; ".join(filter(None, (self.decision.reason, then, self.progress)))
+
+    @property
+    def forecast(self) -> str | None:
+        """What the filters would decide on a message that the group has not pulled; None if it has."""
+        if self.preview is None:
+            return None
+        would = "would be delivered" if self.preview.outcome is Outcome.DELIVERED else "would not be delivered"
+        return f"{would}: {self.preview.reason}"
 
     @property
     def progress(self) -> str | None:
@@ -372,20 +380,6 @@ _UNSEEN = (NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL)
 """The reasons of windows of which it is not known whether, or under which subscription, the group pulled in them."""
 
 
-@frozen
-class Covering:
-    """Which windows cover some entries: in a queue, ``sets`` has the same number for the same windows.
-
-    ``nights``: the numbers of the nights that first filtered them. ``are_late``: whether an earlier one could not read
-    them. ``is_at_change``: whether the broker may have answered a held pull with them.
-    """
-
-    sets: npt.NDArray[np.int64]
-    nights: npt.NDArray[np.int64]
-    are_late: npt.NDArray[np.bool_]
-    is_at_change: npt.NDArray[np.bool_]
-
-
 class WindowsOfMessages:
     """The windows that cover messages. ``groups``: the only groups to read; None: all.
 
@@ -426,8 +420,15 @@ class WindowsOfMessages:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
         return sorted({window.subscription_from for window in self.of(message, group) if window.reason == HELD_PULL})
 
-    def covering(self, topic: str, entries: pa.Table) -> Covering:
-        """Which windows cover entries of a topic: rows of CONSUMEQUEUE."""
+    def covering(
+        self, topic: str, entries: pa.Table
+    ) -> tuple[Sequence[npt.NDArray[np.int64 | np.bool_]], npt.NDArray[np.bool_]]:
+        """All that windows decide of entries of a topic, as columns of numbers. ``entries``: rows of CONSUMEQUEUE.
+
+        The columns are: which windows cover an entry (in a queue, equal numbers stand for the same ones), the night
+        that first filtered it, and whether an earlier one could not read it. Also returns whether the broker may have
+        answered a held pull with it.
+        """
         queue_ids, queue_offsets, offsets, stored_at = (
             entries[name].to_numpy() for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
         )
@@ -442,7 +443,7 @@ class WindowsOfMessages:
             for _, window, is_covered in self._covered(topic, *place, made_in[at]):
                 is_at_change[at] |= is_covered & (window.reason == HELD_PULL)
                 sets[at] = np.unique(2 * sets[at] + is_covered, return_inverse=True)[1].reshape(-1)
-        return Covering(sets, *self._nights_of(offsets, made_in), is_at_change)
+        return [sets, *self._nights_of(offsets, made_in)], is_at_change
 
     def instants(self, topic: str) -> set[int]:
         """Instants (ms) at which it may change what a pull of a message that is stored then depends on."""
@@ -587,7 +588,7 @@ class PopsOfMessages:
             each.available_at: each.outcome for each in message.deliveries if each.consumer_group == consumer_group
         }
         step = partial(JourneyStep, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
-        for pop in self._pops_of_group(message, consumer_group):
+        for pop in self._queue(consumer_group, message.topic, message.queue_id).pops_at(message.commitlog_offset):
             at, acknowledged_at = pop["popped_at"], pop["acknowledged_at"]
             outcome = outcomes.get(at, str(Outcome.NOT_SUBSCRIBED))
             due = at + pop["invisible_time"]
@@ -602,18 +603,10 @@ class PopsOfMessages:
         queue = self._queue(consumer_group, message.topic, message.queue_id)
         return queue.passed_over_at(message.commitlog_offset, message.queue_offset)
 
-    def _pops_of_group(self, message: StoredMessage, consumer_group: str) -> Sequence[_Pop]:
-        queue = self._queue(consumer_group, message.topic, message.queue_id)
-        return queue.pops_at(message.commitlog_offset)
-
     def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
         if POPS.name not in self._facts.last.tables:
             return _PopsOfQueue(POPS.schema.empty_table())
-        where = [
-            one_of("consumer_group", [consumer_group]),
-            one_of("topic", [topic]),
-            one_of("queue_id", [queue_id]),
-        ]
+        where = [one_of("consumer_group", [consumer_group]), *in_queue(topic, queue_id)]
         return _PopsOfQueue(self._facts.recorded_pops(None, where))
 
 
@@ -632,8 +625,7 @@ def after_change(
     if not before.end <= pulled_at == message.store_timestamp:
         return None
     between = [
-        one_of("topic", [message.topic]),
-        one_of("queue_id", [message.queue_id]),
+        *in_queue(message.topic, message.queue_id),
         within("queue_offset", below=message.queue_offset),
         within("store_timestamp", before.end),
     ]
@@ -657,7 +649,7 @@ def in_lost_pull(facts: BrokerFacts, message: StoredMessage, pull: Pulled, deliv
     """
     if pull.config.version.clients_take_empty_bodies:
         return None
-    queue = [one_of("topic", [message.topic]), one_of("queue_id", [message.queue_id])]
+    queue = in_queue(message.topic, message.queue_id)
     same_run, without_body = partial(_received_offsets, facts, delivery), one_of("body_length", [0])
     if is_lmq(message.topic):
         offsets = facts.rows(COMMITLOG, ["commitlog_offset"], [without_body])["commitlog_offset"].to_pylist()
@@ -777,8 +769,7 @@ class Explainer:
         explanation = replace(explanation, start=self._start(explanation.message, consumer_group), message=message)
         explanation = replace(explanation, journey=self._journey(explanation, stored, copies))
         if story := pop_story(explanation.journey, self._facts.as_of):
-            headline = "; ".join(filter(None, [story, explanation.decision.headline]))
-            explanation = replace(explanation, decision=replace(explanation.decision, headline=headline))
+            explanation = explanation.with_headline("; ".join(filter(None, [story, explanation.decision.headline])))
         explanation = self._with_misread_setting(explanation)
         explanation = self._with_clients(explanation)
         if trace := self._trace_of(explanation):
@@ -816,7 +807,7 @@ class Explainer:
         For messages without deliveries, with equal numbers, ``pull`` and what is said without filters are alike.
         ``entries``: their rows of CONSUMEQUEUE. Also returns which messages must be explained each.
         """
-        covering = self._windows.covering(topic, entries)
+        windows, is_at_change = self._windows.covering(topic, entries)
         queue_ids, queue_offsets, offsets, stored_at = (
             entries[name].to_numpy().astype(np.int64)
             for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
@@ -832,11 +823,8 @@ class Explainer:
         for row in self._rows_by_group[consumer_group]:
             instants |= {each for each in (row.valid_from, row.valid_to, row.born_time) if each is not None}
         epochs = np.searchsorted(sorted(instants | {each + 1 for each in instants}), stored_at, "right")
-        columns = [
-            queue_ids, covering.sets, covering.nights, covering.are_late,
-            is_before, is_in_log, offsets >= begins, epochs,
-        ]  # fmt: skip
-        return [column.astype(np.int64) for column in columns], covering.is_at_change
+        columns = [queue_ids, *windows, is_before, is_in_log, offsets >= begins, epochs]
+        return [column.astype(np.int64) for column in columns], is_at_change
 
     def _with_clients(self, explanation: Explanation) -> Explanation:
         """Says which clients of a group that broadcasts pulled the message, and what is not known of their offsets."""
@@ -850,10 +838,8 @@ class Explainer:
         if explanation.pulled_at is None or explanation.outcome not in BY_THE_TABLES:
             return replace(explanation, clients=())
         clients = clients_that_pulled(stays, message.store_timestamp, explanation.pulled_at)
-        headline = (
-            f"{explanation.decision.headline}; broadcasting, counted once: {listed(clients, NAMED)} pulled it then"
-        )
-        return replace(explanation, clients=clients, decision=replace(explanation.decision, headline=headline))
+        said = f"broadcasting, counted once: {listed(clients, NAMED)} pulled it then"
+        return replace(explanation.with_headline(f"{explanation.decision.headline}; {said}"), clients=clients)
 
     def _trace_of(self, explanation: Explanation) -> str | None:
         """What a client wrote that proves that the group received the message; None if none did."""
@@ -881,7 +867,7 @@ class Explainer:
         if why is None:
             return explanation
         if ResponseCode.SYSTEM_ERROR.text in decision.headline:
-            return replace(explanation, decision=replace(decision, headline=f"{decision.headline}; {why}"))
+            return explanation.with_headline(f"{decision.headline}; {why}")
         if preview is not None and ResponseCode.SYSTEM_ERROR.text in preview.headline:
             return replace(explanation, preview=replace(preview, headline=f"{preview.headline}; {why}"))
         return explanation
@@ -948,10 +934,8 @@ class Explainer:
         if after is not None and after.wait is None:
             became = next(each for each in stored if each.commitlog_offset == after.commitlog_offset)
             explanation = self._explained(became, consumer_group)
-            headline = (
-                f"stored in {became.place} at {time_text(became.store_timestamp)}; {explanation.decision.headline}"
-            )
-            return replace(explanation, decision=replace(explanation.decision, headline=headline))
+            stored_at = f"stored in {became.place} at {time_text(became.store_timestamp)}"
+            return explanation.with_headline(f"{stored_at}; {explanation.decision.headline}")
         why = self._why_waiting(message, wait, after, stored)
         sent_back_by = message.sent_back_by
         rows = self._rows[consumer_group, wait.real_topic]
@@ -1122,8 +1106,7 @@ class Explainer:
             )
             if explanation.outcome in BY_THE_TABLES:
                 return None
-            headline = f"{text}; {explanation.decision.headline}"
-            explanation = replace(explanation, decision=replace(explanation.decision, headline=headline))
+            explanation = explanation.with_headline(f"{text}; {explanation.decision.headline}")
         return explanation
 
     def _seems_uncertain(self, explanation: Explanation) -> str | None:
@@ -1178,7 +1161,7 @@ class Explainer:
 
     def _committed_in_queue(self, topic: str, queue_id: int) -> Mapping[str, int]:
         """By group, the offset that it has committed in a queue."""
-        rows = filtered(self._facts.offsets, [one_of("topic", [topic]), one_of("queue_id", [queue_id])])
+        rows = filtered(self._facts.offsets, in_queue(topic, queue_id))
         return dict(tuples(rows.filter(rows["committed"].is_valid()), "consumer_group", "committed"))
 
     def _came_before(self, message: StoredMessage, consumer_group: str, rows: Sequence[SubscriptionRow]) -> bool:

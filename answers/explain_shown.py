@@ -10,7 +10,7 @@ from answers.explain import VERDICTS, Explanation, step_text
 from answers.messages import StoredMessage
 from answers.rendering import Code, Fact, Table, short, time
 from filtering.delivery.block_schema import Outcome
-from filtering.explanation import BitMapCheck, NearestMiss, Stage, leaf_values
+from filtering.explanation import NearestMiss, Stage, leaf_values
 from filtering.sql92.trace import ExpressionPart, Result
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
@@ -51,10 +51,8 @@ def facts(explanation: Explanation, full: bool = False) -> Iterator[Fact]:
         yield "began", explanation.start.text
     if explanation.filter_change is not None:
         yield "filter", explanation.filter_change
-    if explanation.preview is not None:
-        would = "would be delivered" if explanation.preview.outcome is Outcome.DELIVERED else "would not be delivered"
-        when = "then" if explanation.outcome is Outcome.WAITING else "today"
-        yield when, f"{would}: {explanation.preview.reason}"
+    if (forecast := explanation.forecast) is not None:
+        yield "then" if explanation.outcome is Outcome.WAITING else "today", forecast
     if trace is not None and full:
         yield from _labelled("expression", _tree(trace))
     elif trace is not None and stopped:
@@ -138,7 +136,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "journey": [asdict(step) for step in explanation.journey],
         "start": None if explanation.start is None else asdict(explanation.start),
         "clients": None if explanation.clients is None else list(explanation.clients),
-        "bit_map": None if bit_map is None else _bit_map(bit_map),
+        "bit_map": None if bit_map is None else asdict(bit_map),
         "expression": None if trace is None else part_json(trace),
         "nearest_miss": None if miss is None else _nearest_miss(miss),
         "deliveries": [asdict(delivery) for delivery in explanation.received],
@@ -177,10 +175,6 @@ def _subscription(row: SubscriptionRow) -> dict[str, Any]:
 
 def _present(row: SubscriptionRow) -> dict[str, Any]:
     return {"expression": row.expression, "expression_type": row.expression_type, "since": row.valid_from}
-
-
-def _bit_map(check: BitMapCheck) -> dict[str, Any]:
-    return {"positions": list(check.positions), "unset": list(check.unset), "not_asked": check.not_asked}
 
 
 def _nearest_miss(miss: NearestMiss) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pyarrow.compute as pc
 
-from answers.facts import BrokerFacts, GroupQueue
+from answers.facts import BrokerFacts, GroupQueue, in_queue
 from filtering.consumption.group import FIRST_START, StartReason, with_first_message
 from filtering.consumption.plan import resets_and_first_starts
 from filtering.counted import counted, listed
@@ -97,8 +97,8 @@ class FirstStarts:
 
     def _read_entries(self, topic: str, queue_id: int) -> tuple[Int64s, Int64s]:
         """The queue offsets and store times (ms) of a queue's entries, ascending."""
-        where = [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
-        rows = sorted_by(self._facts.rows(CONSUMEQUEUE, ["queue_offset", "store_timestamp"], where), "queue_offset")
+        columns = ["queue_offset", "store_timestamp"]
+        rows = sorted_by(self._facts.rows(CONSUMEQUEUE, columns, in_queue(topic, queue_id)), "queue_offset")
         return rows["queue_offset"].to_numpy(), rows["store_timestamp"].to_numpy()
 
 
