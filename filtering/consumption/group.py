@@ -34,7 +34,7 @@ PopLongPollingService.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from itertools import chain, groupby, pairwise
@@ -787,7 +787,7 @@ class Timeline:
 
     ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
     ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where they are
-    known. ``unseen``: by the time of a step (ms), since when it is not known what the group subscribed to. ``changes``:
+    known. ``switches``: the times (ms) of those at which the group only began or ceased to pop. ``unseen``: by the time of a step (ms), since when it is not known what the group subscribed to. ``changes``:
     by the time of a CHANGE (ms), the event of a group that pops.
     """
 
@@ -798,6 +798,7 @@ class Timeline:
     commits: Mapping[int, Offsets] = field(default_factory=dict)
     unseen: Mapping[int, int] = field(default_factory=dict)
     changes: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
+    switches: Container[int] = ()
 
     @property
     def moves(self) -> list[tuple[int, int]]:
@@ -820,20 +821,22 @@ def timeline(
     commits: Mapping[int, Offsets] | None = None,
     unseen: Mapping[int, int] | None = None,
     changes: Mapping[int, SubscriptionEvent] | None = None,
+    switches: Mapping[int, Offsets] | None = None,
 ) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
     ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
     tells whether the group pulls under a subscription. ``restarts`` are those of the topic since ``as_of``, in order.
-    ``commits``, ``unseen`` and ``changes`` are those of the Timeline.
+    ``commits``, ``unseen`` and ``changes`` are those of the Timeline; ``switches`` are more commits.
     """
+    commits = {**(commits or {}), **(switches or {})}
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
     ordered = sorted(resets, key=lambda reset: reset.at)
     earliest = after_night(as_of, BEGINNING)
     changed_at = {row.valid_from for row in rows}
     waiting = [_WaitingChange(reset.at, Moment.RESET, reset) for reset in ordered if reset.at >= earliest]
-    waiting += [_WaitingChange(at, Moment.COMMIT) for at in commits or () if at >= earliest and at not in changed_at]
+    waiting += [_WaitingChange(at, Moment.COMMIT) for at in commits if at >= earliest and at not in changed_at]
     waiting += [
         _WaitingChange(at, Moment.RESTART, restarts=tuple(at_once))
         for at, at_once in groupby(restarts, lambda each: each.at)
@@ -844,7 +847,7 @@ def timeline(
     if changes:
         steps = list(_at_requests(steps, changes, earliest))
     pulls = first is not None and is_pulling(first)
-    return Timeline(first, pulls, steps, ordered, commits or {}, unseen or {}, changes or {})
+    return Timeline(first, pulls, steps, ordered, commits, unseen or {}, changes or {}, switches or {})
 
 
 def _at_requests(
@@ -1043,7 +1046,8 @@ class GroupNightPlan:
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
                 is_known = step.at in self._line.commits or step.at in self._line.unseen
                 self._left = None if is_known or step.before.pops or step.row.is_consuming else step
-                self._stop = step if step.at in self._line.commits else None
+                commits_later = step.at in self._line.commits and step.at not in self._line.switches
+                self._stop = step if commits_later else None
                 self._note_unseen(step, self._line.commits.get(step.at, {}))
                 if self._stop is None:
                     self._note_left_pull(step)

@@ -748,6 +748,22 @@ def test_a_group_that_is_switched_while_it_is_online(broker: GrowingBroker) -> N
     assert broker.facts() == before
 
 
+def test_what_pops_of_a_switched_group_commit_is_no_late_commit_of_its_pulls(broker: GrowingBroker) -> None:
+    """The offsets in the snapshot are those after its pops, just after its last pull."""
+    for _ in range(4):
+        broker.log.append(TAGS="A")
+    pop(broker, "g", 12, 13)
+    switch(broker, "POP")
+    save(broker, g=14)
+    broker.night([event(BEFORE, "register", "g", type="TAG", expression="A", consume_from="first")])
+    rows = [row for row in rows_of(broker.folder / "w", "deliveries") if row["topic"] == "T"]
+    assert sorted((row["queue_offset"], row["source"]) for row in rows) == [
+        (10, "PLANNED"), (11, "PLANNED"), (12, "RECORDED"), (13, "RECORDED")
+    ]  # fmt: skip
+    assert uncertain_messages(broker) == 0
+    assert broker.passes_audits()
+
+
 @pytest.mark.parametrize("last_mode", ["POP", "PULL"])
 @pytest.mark.parametrize("nights", ["first", "second"])
 def test_a_group_that_is_switched_in_its_first_night(broker: GrowingBroker, nights: str, last_mode: str) -> None:
