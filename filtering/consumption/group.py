@@ -787,8 +787,9 @@ class Timeline:
 
     ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
     ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where they are
-    known. ``switches``: the times (ms) of those at which the group only began or ceased to pop. ``unseen``: by the time of a step (ms), since when it is not known what the group subscribed to. ``changes``:
-    by the time of a CHANGE (ms), the event of a group that pops.
+    known. ``switches``: the times (ms) of those at which the group only began or ceased to pop. ``unseen``: by the time
+    of a step (ms), since when it is not known what the group subscribed to. ``changes``: by the time of a CHANGE (ms),
+    the event of a group that pops.
     """
 
     first: SubscriptionRow | None
