@@ -308,6 +308,7 @@ NOT_WATCHED = "what the group subscribed to was not seen"
 LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
 IN_FLIGHT = "the group left, and may have received what it had not committed: that comes again"
 COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
+HELD_IN_OLD_QUEUE = "the queue began again while the broker may have held a pull of the old one, which ends behind it"
 COMMIT_INTERVAL = 5_000
 """ms: how often a client commits (persistConsumerOffsetInterval). One that dies does not commit when it leaves."""
 MAX_SPAN = 2_000
@@ -1060,7 +1061,7 @@ class GroupNightPlan:
                 if is_pulling:
                     self._reason = QUEUE_BEGAN_AGAIN
                 for restart in step.restarts:
-                    self._restart(restart, is_pulling)
+                    self._restart(restart, step.row, is_pulling)
 
     def _offsets_at_stop(self, at: int) -> dict[int, int]:
         """By queue id, where the group that stops at ``at`` (ms) had come, if it had not come to what was stored then.
@@ -1291,10 +1292,21 @@ class GroupNightPlan:
             change = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
             self.uncertain_changes += [change] if change is not None else []
 
-    def _restart(self, restart: QueueRestart, is_pulling: bool) -> None:
-        """A queue begins again. What waited for the group in the old one is lost to it."""
+    def _restart(self, restart: QueueRestart, row: SubscriptionRow, is_pulling: bool) -> None:
+        """A queue begins again. What waited for the group in the old one is lost to it.
+
+        The broker may hold a pull of the old queue: when that ends, the group goes on at the end of the new one.
+        """
         self._windows.leave(restart.queue_id)
         self._windows.move(restart.queue_id)
+        if is_pulling:
+            change = UncertainChange(
+                *self.group.key, FALSE, self._filters.at(row, restart.at).delivered, restart.at,
+                restart.at + HELD_PULL_MS, changed_at=row.valid_from, offsets={restart.queue_id: (0, NO_END)},
+                only_listed=True, physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)},
+                reason=HELD_IN_OLD_QUEUE, mode=_mode(row),
+            )  # fmt: skip
+            self.uncertain_changes.append(change)
         if not is_pulling and not (self._begins_anew and restart.keeps_offsets):
             self._position.begin_again(restart)
 
