@@ -113,6 +113,23 @@ def handed_out(
     return HandedOut(order[first], order[last], ends[last], acked_at[last])
 
 
+PAUSE = 1_000
+"""ms: a client that is switched to pulls, and pops again, allocates its queues twice, at least so long apart."""
+
+
+def pauses(queue: Int64s, popped_at: Int64s, start_offset: Int64s, queue_offset: Int64s) -> tuple[Int64s, Int64s]:
+    """Where a pop began to read beyond the last message that the pop before it handed out, after a PAUSE.
+
+    Arrays have an element for each message that a pop handed out: its queue, when the pop was (ms), where it began to
+    read, and the message. Returns the positions of the last message before each pause and of the first one after it.
+    """
+    order = np.lexsort((queue_offset, start_offset, popped_at, queue))
+    before, after = order[:-1], order[1:]
+    is_pause = (queue[before] == queue[after]) & (popped_at[after] - popped_at[before] >= PAUSE)
+    is_pause &= start_offset[after] > queue_offset[before] + 1
+    return before[is_pause], after[is_pause]
+
+
 def numbered(columns: Sequence[Int64s]) -> Int64s:
     """A number for each row: the same for rows with the same values, and only for them."""
     numbers, radix = np.zeros(len(columns[0]), np.int64), 1
