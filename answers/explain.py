@@ -475,10 +475,10 @@ class WindowsOfMessages:
         least, greatest = np.min(stored_at), np.max(stored_at)
         for run, window in self.topic_windows(topic):
             if window.stored_from <= greatest and least < window.stored_to:
-                night = self._numbers[run]
-                is_covered = is_about(window.kind, night, first, is_late) & is_filtered
-                if np.any(is_covered):
-                    yield night, window, is_covered & window.covers(queue_id, queue_offset, offset, stored_at)
+                is_inside = window.covers(queue_id, queue_offset, offset, stored_at)
+                if np.any(is_inside):
+                    night = self._numbers[run]
+                    yield night, window, is_inside & is_filtered & is_about(window.kind, night, first, is_late)
 
     def _nights_of(self, offset: Number, made_in: Number) -> tuple[Any, Any]:
         """The numbers of the nights that first filtered messages, and whether the messages came late.
