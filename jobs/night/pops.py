@@ -207,6 +207,8 @@ class NightPops:
             is_within = np.zeros(len(last), bool)
             for since, until in self._popping.get(key, ()):
                 is_within |= (since <= popped_at[last]) & (popped_at[first] < until)
+            for state in self._differing.get(key, ()):  # each client passes over what only another one asks for
+                is_within &= (popped_at[first] < state.valid_from) | (state.end <= popped_at[last])
             last, first = last[is_within], first[is_within]
             begin, stop = queue_offset[last] + 1, start_offset[first]
             at, pause = _stored_between(
