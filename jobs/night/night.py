@@ -650,7 +650,7 @@ class Night:
         An operator may also have moved its offset. So this is uncertain.
         """
         filters = NightFilters(self.history, self.broker, self.pop_groups)
-        candidates = unpopped(passed_over, self._states, filters)
+        candidates = unpopped(passed_over, self._states, filters, self.broker)
         if not candidates:
             return None
         offsets = np.concatenate([each.commitlog_offset for each in chain(*candidates.values())])

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -178,7 +179,11 @@ class NightPops:
         return counts
 
     def _passed_over(self, pops: pa.Table, messages: pa.Table) -> Iterator[tuple[GroupTopic, PassedOver]]:
-        popped = dict(positions_by(pops, ["consumer_group", "topic"]))
+        switched = self._switched_by_operators
+        by_key = positions_by(pops, ["consumer_group", "topic"]) if switched else ()
+        popped = {key: own for key, own in by_key if key in switched}
+        if not popped:
+            return
         stored_in = dict(positions_by(messages, ["topic", "queue_id"]))
         places, offsets, times = (
             messages[name].to_numpy() for name in ("commitlog_offset", "queue_offset", "store_timestamp")
@@ -187,8 +192,7 @@ class NightPops:
         names = ("queue_id", "popped_at", "start_offset", "queue_offset")
         # What was stored just before the snapshot may have been popped after the log was copied.
         end = int(pc.max(messages["store_timestamp"]).as_py() or 0) - SAVE_DELAY
-        for key in sorted(self._switched_by_operators & popped.keys()):
-            own = popped[key]
+        for key, own in sorted(popped.items(), key=itemgetter(0)):
             bounds = [(queue_id, end, offset, offset - 1) for queue_id, offset in self._committed.get(key, {}).items()]
             if self._state.as_of is not None:
                 before = self._state.offsets.of(key)
@@ -202,6 +206,8 @@ class NightPops:
             is_within = np.zeros(len(last), bool)
             for since, until in self._popping.get(key, ()):
                 is_within |= (since <= popped_at[last]) & (popped_at[first] < until)
+            for state in self._differing.get(key, ()):  # each client passes over what only another one asks for
+                is_within &= (popped_at[first] < state.valid_from) | (state.end <= popped_at[last])
             last, first = last[is_within], first[is_within]
             begin, stop = queue_offset[last] + 1, start_offset[first]
             at, pause = _stored_between(

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from filtering.broker_config import BrokerConfig
 from filtering.consumption.group import HELD_PULL_MS, NightFilters
 from filtering.delivery.entries import Int64s, among
 from filtering.delivery.pull_window import PullWindow, UncertainChange, WindowKind
@@ -21,6 +22,7 @@ from filtering.delivery.topic_filters import TopicFilters
 from filtering.frozen import frozen
 from filtering.pops.handed_out import NONE
 from filtering.predicate import FALSE
+from filtering.pulls import is_pulling
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes
@@ -68,8 +70,12 @@ def unpopped(
     passed_over: Mapping[GroupTopic, PassedOver],
     states: Mapping[GroupTopic, Sequence[SubscriptionRow]],
     filters: NightFilters,
+    broker: BrokerConfig,
 ) -> dict[str, list[Unpopped]]:
-    """By topic, what pops passed over while the subscription did not change, also not for requests held before."""
+    """By topic, what pops passed over while the subscription did not change, also not for requests held before.
+
+    Groups whose pulls the broker refuses pulled nothing.
+    """
     by_topic = defaultdict(list)
     for key, passed in passed_over.items():
         rows = states.get(key, ())
@@ -77,6 +83,8 @@ def unpopped(
         order = np.argsort(passed.commitlog_offset, kind="stable")
         for number in np.unique(in_force[in_force != NONE]).tolist():
             own, row = order[in_force[order] == number], rows[number]
+            if not is_pulling(row, broker):
+                continue
             window = PullWindow(filters.at(key, row.valid_from, row.valid_from), row.valid_from)
             by_topic[key[1]].append(Unpopped(window, passed, own))
     return by_topic
