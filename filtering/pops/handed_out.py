@@ -119,7 +119,10 @@ def numbered(columns: Sequence[Int64s]) -> Int64s:
         if radix * (high - low + 1) > _GREATEST:
             numbers, radix = _ranks(numbers), len(numbers)
             column, low, high = _ranks(column), 0, len(column)
-        numbers, radix = numbers * (high - low + 1) + np.subtract(column, low, dtype=np.int64), radix * (high - low + 1)
+        radix *= high - low + 1
+        numbers *= high - low + 1
+        numbers += column
+        numbers -= low
     return numbers
 
 

@@ -38,7 +38,7 @@ from filtering.time_spans import DAY, FOREVER
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
 from jobs.night.tasks import LogRange
-from schemas.arrow_batches import codes, gathered, repeated, replaced
+from schemas.arrow_batches import codes, gathered, one_array, repeated, replaced
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFileWriter
@@ -312,7 +312,7 @@ class NightPops:
         pops = filtered_by_mask(pops, pc.is_valid(pops["commitlog_offset"]))
         is_for_nobody = pc.and_(self._is_offline(pops), pc.is_null(pops["acknowledged_at"]))
         for_nobody, pops = pops.filter(is_for_nobody), filtered_by_mask(pops, pc.invert(is_for_nobody))
-        uncertain = _count(for_nobody)
+        (uncertain,) = _counts(for_nobody, np.ones(len(for_nobody), bool))
         if not len(pops):
             return PopCounts(uncertain=uncertain)
         subscription_from, outcome, is_uncertain = self._outcomes(pops)
@@ -324,10 +324,11 @@ class NightPops:
         for batch in gathered(blocks, ROWS_OF_A_GROUP, BYTES_IN_A_ROW):
             writer.write(batch)
         self._changes.add_files(DELIVERY_BLOCKS, writer.close())
-        delivered = _count(pops.filter(pa.array(outcome == OUTCOMES.index(Outcome.DELIVERED))))
-        uncertain += _count(pops.filter(pa.array(is_uncertain | self._may_be_for_nobody(pops))))
+        is_delivered = outcome == OUTCOMES.index(Outcome.DELIVERED)
+        is_uncertain |= self._may_be_for_nobody(pops)
+        delivered, returned, also_uncertain = _counts(pops, is_delivered, np.ones(len(pops), bool), is_uncertain)
         starts = least(pops, ["consumer_group", "topic", "queue_id"], "start_offset")
-        return PopCounts(delivered, _count(pops), uncertain, starts)
+        return PopCounts(delivered, returned, uncertain + also_uncertain, starts)
 
     def _may_be_for_nobody(self, pops: pa.Table) -> NDArray[np.bool_]:
         """Which pops may be those of the last requests of SimpleConsumers that left, or of clients that pull now.
@@ -421,10 +422,12 @@ def leaves_of_simple_consumers(events: Iterable[SubscriptionEvent]) -> dict[str,
     return left
 
 
-def _count(pops: pa.Table) -> Counter[Key]:
-    """The number of pops by group, topic and queue id."""
+def _counts(pops: pa.Table, *masks: NDArray[np.bool_]) -> Iterator[Counter[Key]]:
+    """For each mask of pops, their number by group, topic and queue id."""
     queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
-    return Counter(dict(zip(queues, np.bincount(queue, minlength=len(queues)).tolist(), strict=True)))
+    for mask in masks:
+        counts = np.bincount(queue[mask], minlength=len(queues)).tolist()
+        yield Counter({key: count for key, count in zip(queues, counts, strict=True) if count})
 
 
 def popped_times(checkpoints: pa.Table) -> dict[GroupTopic, Interval]:
@@ -525,9 +528,9 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
     is_renewed = checkpoint != last
     same = [*_KEY, *_POP_COLUMNS, "invisible_time"]
     new = checkpoints.select([*same, "commitlog_offset"]).take(pa.array(checkpoint[count:] - count))
-    added = {name: new[name].combine_chunks() for name in same} | {
+    added = {name: one_array(new[name]) for name in same} | {
         "source": repeated(RECORDED, len(new)),
-        "record_offset": new["commitlog_offset"].combine_chunks(),
+        "record_offset": one_array(new["commitlog_offset"]),
         "visible_at": pa.array(handed.visible_at[own][count:]),
         "is_open": pa.repeat(True, len(new)),
         "run": repeated(run, len(new)),
