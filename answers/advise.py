@@ -18,10 +18,10 @@ from answers.facts import BrokerFacts
 from filtering.bloom_filter import BloomFilter
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT, SHORTEST_RECORD
 from filtering.frozen import frozen
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import states_by_key
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING
 from schemas.commitlog import COMMITLOG

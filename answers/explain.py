@@ -16,10 +16,10 @@ the messages, and explains each to each group. At the end, the same as JSON (doc
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
+from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts, in_queue
 from answers.first_starts import FirstStarts, Start
 from answers.lag import positions_in_queue
 from answers.messages import (
@@ -61,22 +61,24 @@ from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
-from filtering.delivery.pull_window import HELD_PULL, PullWindow, WindowKind, is_about
-from filtering.explanation.decision import (
-    BitMapCheck,
+from filtering.delivery.pull_window import HELD_PULL, Number, PullWindow, WindowKind, is_about
+from filtering.explanation import (
     Decision,
     Entry,
+    NearestMiss,
     Stage,
     decide,
     dropped_by_other_client,
+    nearest_miss,
     never_subscribed,
     overruled,
     without_subscription,
 )
-from filtering.explanation.journey import (
+from filtering.findings import INFO, expression_findings, own_findings
+from filtering.frozen import frozen
+from filtering.journey import (
     CHECKED_TOO_OFTEN_TOPIC,
     HALF_TOPICS,
-    REAL_TOPIC,
     TIMER_DELETES,
     Call,
     Copy,
@@ -89,19 +91,15 @@ from filtering.explanation.journey import (
     stored_after,
     way_to,
 )
-from filtering.explanation.nearest import NearestMiss, nearest_miss
-from filtering.explanation.trace import ExpressionPart, trace
-from filtering.findings import INFO, expression_findings, own_findings
-from filtering.frozen import frozen
-from filtering.pops.record import subscribed_topic
+from filtering.names import DLQ_TOPIC_PREFIX, REAL_TOPIC, is_lmq, subscribed_topic
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
 from filtering.sql92 import InvalidExpression, compile
 from filtering.sql92.nodes import named_properties
+from filtering.sql92.trace import ExpressionPart, trace
 from filtering.subscriptions.events import BROADCASTING
 from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
 from filtering.subscriptions.inconsistency import seeming_disagreements
-from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 from schemas.commitlog import COMMITLOG
@@ -179,6 +177,9 @@ class Explanation:
     journey: Sequence[JourneyStep] = ()
     clients: Sequence[str] | None = None
 
+    def with_headline(self, headline: str) -> Explanation:
+        return replace(self, decision=replace(self.decision, headline=headline))
+
     @property
     def outcome(self) -> Outcome:
         return self.decision.outcome
@@ -203,11 +204,16 @@ class Explanation:
     @property
     def summary(self) -> str:
         """The reason, what the filters would decide on a message that waits, and what happened later, on one line."""
-        then = None
-        if self.outcome is Outcome.WAITING and self.preview is not None:
-            would = "would be delivered" if self.preview.outcome is Outcome.DELIVERED else "would not be delivered"
-            then = f"then it {would}: {self.preview.reason}"
+        then = f"then it {self.forecast}" if self.outcome is Outcome.WAITING and self.preview is not None else None
         return "; ".join(filter(None, (self.decision.reason, then, self.progress)))
+
+    @property
+    def forecast(self) -> str | None:
+        """What the filters would decide on a message that the group has not pulled; None if it has."""
+        if self.preview is None:
+            return None
+        would = "would be delivered" if self.preview.outcome is Outcome.DELIVERED else "would not be delivered"
+        return f"{would}: {self.preview.reason}"
 
     @property
     def progress(self) -> str | None:
@@ -342,10 +348,6 @@ def _call_text(call: Call, at: str) -> str:
 # Pulls: when a group pulled a message, and under which subscription, by the windows that nights planned.
 
 
-_Covering = tuple[int, PullWindow]
-"""The number of a night, and a window of it."""
-
-
 @frozen
 class Pulled:
     """The group pulled the message at ``at`` (ms), when ``row`` and the broker's ``config`` were in force."""
@@ -374,18 +376,8 @@ NO_SUBSCRIPTION_THEN = (
 )
 
 
-@frozen
-class Covering:
-    """Which windows cover some entries: ``sets`` has the same number for the same windows.
-
-    ``nights``: the numbers of the nights that first filtered them. ``are_late``: whether an earlier one could not read
-    them. ``is_at_change``: whether the broker may have answered a held pull with them.
-    """
-
-    sets: npt.NDArray[np.int64]
-    nights: npt.NDArray[np.int64]
-    are_late: npt.NDArray[np.bool_]
-    is_at_change: npt.NDArray[np.bool_]
+_UNSEEN = (NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL)
+"""The reasons of windows of which it is not known whether, or under which subscription, the group pulled in them."""
 
 
 class WindowsOfMessages:
@@ -401,89 +393,105 @@ class WindowsOfMessages:
         self._nights = facts.nights
         self._runs = [night.run for night in facts.nights]
         self._numbers = {run: number for number, run in enumerate(self._runs)}
-        self._ends = [night.delivered_to or 0 for night in facts.nights]
+        self._ends = np.array([night.delivered_to or 0 for night in facts.nights], np.int64)
         self.topic_windows = cache(self._read_windows)
         """The windows of a topic, each with its run."""
-        self._last: tuple[int, Mapping[str, Sequence[_Covering]]] = -1, {}
+        self._last: tuple[Any, Mapping[str, Sequence[tuple[int, PullWindow]]]] = None, {}
 
     def is_filtered(self, message: StoredMessage) -> bool:
         """Whether a night filtered the message."""
-        return self._night_of(message)[0] < len(self._nights)
+        return bool(self._nights_of(message.commitlog_offset, self._made_in(message))[0] < len(self._nights))
 
     def pulls(self, message: StoredMessage, group: str, rows: Sequence[SubscriptionRow]) -> list[Pulled]:
         """The pulls of a message by a group with these states on the topic, in order."""
         by_start = {row.valid_from: row for row in rows}
         pulls = []
-        for night, window in self._covering_by_group(message).get(group, ()):
+        for night, window in self._by_group(message).get(group, ()):
             if window.kind not in (WindowKind.LOST, WindowKind.UNCERTAIN):
                 at = self._pulled_at(night, window, message)
                 pulls.append(Pulled(by_start[window.subscription_from], at, self._config(night, window, at)))
         return sorted(pulls, key=lambda pull: pull.at)
 
-    def why_lost(self, message: StoredMessage, group: str) -> str | None:
-        """That the broker deleted the message before the group pulled it, or may have; None if it did not."""
-        windows = [window for _, window in self._covering_by_group(message).get(group, ())]
-        if any(window.reason == DELETED_TONIGHT for window in windows):
-            return DELETED_TONIGHT
-        return DELETED if any(window.kind is WindowKind.LOST for window in windows) else None
-
-    def has_own_offsets(self, message: StoredMessage, group: str) -> bool:
-        """Whether a client that broadcasts pulled the message, or did not, by offsets that are not known."""
-        return any(window.reason == OWN_OFFSETS for _, window in self._covering_by_group(message).get(group, ()))
-
-    def unseen(self, message: StoredMessage, group: str) -> list[tuple[str, int]]:
-        """Why it may not be known whether the group pulled the message, or under which subscription.
-
-        Each with the time (ms) at which the group left or its subscription changed.
-        """
-        unseen = (NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL)
-        windows = (window for _, window in self._covering_by_group(message).get(group, ()))
-        return [(window.reason, window.subscription_from) for window in windows if window.reason in unseen]
+    def of(self, message: StoredMessage, group: str) -> list[PullWindow]:
+        """The windows of a group that cover a message."""
+        return [window for _, window in self._by_group(message).get(group, ())]
 
     def changes(self, message: StoredMessage, group: str) -> list[int]:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
-        windows = (window for _, window in self._covering_by_group(message).get(group, ()))
-        return sorted({window.subscription_from for window in windows if window.reason == HELD_PULL})
+        return sorted({window.subscription_from for window in self.of(message, group) if window.reason == HELD_PULL})
 
-    def covering(self, topic: str, entries: pa.Table) -> Covering:
-        """Which windows cover entries of a topic: rows of CONSUMEQUEUE."""
+    def covering(
+        self, topic: str, entries: pa.Table
+    ) -> tuple[Sequence[npt.NDArray[np.int64 | np.bool_]], npt.NDArray[np.bool_]]:
+        """All that windows decide of entries of a topic, as columns of numbers. ``entries``: rows of CONSUMEQUEUE.
+
+        The columns are: which windows cover an entry (in a queue, equal numbers stand for the same ones), the night
+        that first filtered it, and whether an earlier one could not read it. Also returns whether the broker may have
+        answered a held pull with it.
+        """
         queue_ids, queue_offsets, offsets, stored_at = (
             entries[name].to_numpy() for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
         )
-        numbers, are_late = self._nights_of(offsets, entries["run"].to_pylist())
+        runs = entries["run"].combine_chunks().dictionary_encode()
+        numbers = np.array([bisect_left(self._runs, run) for run in runs.dictionary.to_pylist()], np.int64)
+        made_in = numbers[runs.indices.to_numpy()]
         sets = np.zeros(len(entries), np.int64)
         is_at_change = np.zeros(len(entries), np.bool_)
-        queues = {queue_id: np.flatnonzero(queue_ids == queue_id) for queue_id in np.unique(queue_ids).tolist()}
-        least, greatest = int(stored_at.min()), int(stored_at.max())
-        for run, window in self.topic_windows(topic):
-            if greatest < window.stored_from or least >= window.stored_to:
-                continue
-            mask = np.array(
-                is_about(window.kind, self._numbers[run], numbers, are_late) & (numbers < len(self._nights))
-            )
-            if mask.any():
-                for queue_id, at in queues.items():
-                    mask[at] &= window.covers(queue_id, queue_offsets[at], offsets[at], stored_at[at])
-            if mask.any():
-                is_at_change |= mask & (window.reason == HELD_PULL)
-                sets = np.unique(2 * sets + mask, return_inverse=True)[1].reshape(-1)
-        return Covering(sets, numbers, are_late, is_at_change)
+        for queue_id in np.unique(queue_ids).tolist():
+            at = np.flatnonzero(queue_ids == queue_id)
+            place = queue_id, queue_offsets[at], offsets[at], stored_at[at]
+            for _, window, is_covered in self._covered(topic, *place, made_in[at]):
+                is_at_change[at] |= is_covered & (window.reason == HELD_PULL)
+                sets[at] = np.unique(2 * sets[at] + is_covered, return_inverse=True)[1].reshape(-1)
+        return [sets, *self._nights_of(offsets, made_in)], is_at_change
 
     def instants(self, topic: str) -> set[int]:
         """Instants (ms) at which it may change what a pull of a message that is stored then depends on."""
         ends = {window.available_at for _, window in self.topic_windows(topic) if window.available_at is not None}
         return ends.union(night.as_of or 0 for night in self._nights)
 
-    def _nights_of(
-        self, offsets: npt.NDArray[np.int64], runs: Sequence[str]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """:meth:`_night_of` of messages with an entry, by physical offset and the run that made the entry."""
-        numbers = np.searchsorted(np.array(self._ends, np.int64), offsets, "right")
-        distinct, codes = np.unique(np.array(runs, object), return_inverse=True)
-        own = np.array([*self._runs, ""], object)[numbers]
-        are_late = (numbers < len(self._nights)) & (np.array(runs, object) > own)
-        by_run = np.array([bisect_left(self._runs, run) for run in distinct], np.int64)
-        return np.where(are_late, by_run[codes.reshape(-1)], numbers), are_late
+    def _by_group(self, message: StoredMessage) -> Mapping[str, Sequence[tuple[int, PullWindow]]]:
+        """By group, the windows that cover a message, each with the number of its night."""
+        place = message.topic, message.queue_offset, message.commitlog_offset  # an LMQ may have a message twice
+        if self._last[0] != place:
+            covering: defaultdict[str, list[tuple[int, PullWindow]]] = defaultdict(list)
+            entry = message.queue_id, message.queue_offset, message.commitlog_offset, message.store_timestamp
+            for night, window, is_covered in self._covered(message.topic, *entry, self._made_in(message)):
+                if is_covered:
+                    covering[window.consumer_group].append((night, window))
+            self._last = place, covering
+        return self._last[1]
+
+    def _covered(
+        self, topic: str, queue_id: int, queue_offset: Number, offset: Number, stored_at: Number, made_in: Number
+    ) -> Iterator[tuple[int, PullWindow, Any]]:
+        """The windows that may cover entries of a queue, each with the number of its night and whether it covers them.
+
+        ``offset``: the physical one; ``stored_at``: ms; ``made_in``: the number of the run that made the entry. They
+        are numbers, or arrays with an element for each entry.
+        """
+        first, is_late = self._nights_of(offset, made_in)
+        is_filtered = first < len(self._nights)
+        least, greatest = np.min(stored_at), np.max(stored_at)
+        for run, window in self.topic_windows(topic):
+            if window.stored_from <= greatest and least < window.stored_to:
+                night = self._numbers[run]
+                is_covered = is_about(window.kind, night, first, is_late) & is_filtered
+                if np.any(is_covered):
+                    yield night, window, is_covered & window.covers(queue_id, queue_offset, offset, stored_at)
+
+    def _nights_of(self, offset: Number, made_in: Number) -> tuple[Any, Any]:
+        """The numbers of the nights that first filtered messages, and whether the messages came late.
+
+        By physical offset and by the number of the run that made the entry; a message after the last night has the next
+        number.
+        """
+        own = np.searchsorted(self._ends, offset, "right")
+        return np.maximum(own, made_in), made_in > own
+
+    def _made_in(self, message: StoredMessage) -> int:
+        """The number of the run that made a message's entry; 0 if it has none."""
+        return bisect_left(self._runs, message.dispatched_by or "")
 
     def _pulled_at(self, night: int, window: PullWindow, message: StoredMessage) -> int:
         """When the group pulled a message in a window; one that was behind, when the night began."""
@@ -497,30 +505,6 @@ class WindowsOfMessages:
         if window.kind is not WindowKind.LATE:
             return self._nights[night].broker
         return next((night.broker for night in self._nights if at <= (night.as_of or 0)), self._facts.broker)
-
-    def _night_of(self, message: StoredMessage) -> tuple[int, bool]:
-        """The number of the night that first filtered a message, and whether the message came late."""
-        own = bisect_right(self._ends, message.commitlog_offset)
-        if own == len(self._nights) or (message.dispatched_by or "") <= self._runs[own]:
-            return own, False
-        return bisect_left(self._runs, message.dispatched_by or ""), True
-
-    def _covering_by_group(self, message: StoredMessage) -> Mapping[str, Sequence[_Covering]]:
-        """By group, the windows that cover a message, each with the number of its night."""
-        if self._last[0] != message.commitlog_offset:
-            self._last = message.commitlog_offset, self._windows_of(message)
-        return self._last[1]
-
-    def _windows_of(self, message: StoredMessage) -> Mapping[str, Sequence[_Covering]]:
-        number, is_late = self._night_of(message)
-        covering: defaultdict[str, list[_Covering]] = defaultdict(list)
-        if number < len(self._nights):
-            place = message.queue_id, message.queue_offset, message.commitlog_offset
-            for run, window in self.topic_windows(message.topic):
-                night = self._numbers[run]
-                if window.covers(*place, message.store_timestamp) and is_about(window.kind, night, number, is_late):
-                    covering[window.consumer_group].append((night, window))
-        return covering
 
     def _read_windows(self, topic: str) -> Sequence[tuple[str, PullWindow]]:
         where = [one_of("consumer_group", self._groups)] if self._groups is not None else []
@@ -604,7 +588,7 @@ class PopsOfMessages:
             each.available_at: each.outcome for each in message.deliveries if each.consumer_group == consumer_group
         }
         step = partial(JourneyStep, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
-        for pop in self._pops_of_group(message, consumer_group):
+        for pop in self._queue(consumer_group, message.topic, message.queue_id).pops_at(message.commitlog_offset):
             at, acknowledged_at = pop["popped_at"], pop["acknowledged_at"]
             outcome = outcomes.get(at, str(Outcome.NOT_SUBSCRIBED))
             due = at + pop["invisible_time"]
@@ -619,18 +603,10 @@ class PopsOfMessages:
         queue = self._queue(consumer_group, message.topic, message.queue_id)
         return queue.passed_over_at(message.commitlog_offset, message.queue_offset)
 
-    def _pops_of_group(self, message: StoredMessage, consumer_group: str) -> Sequence[_Pop]:
-        queue = self._queue(consumer_group, message.topic, message.queue_id)
-        return queue.pops_at(message.commitlog_offset)
-
     def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
         if POPS.name not in self._facts.last.tables:
             return _PopsOfQueue(POPS.schema.empty_table())
-        where = [
-            one_of("consumer_group", [consumer_group]),
-            one_of("topic", [topic]),
-            one_of("queue_id", [queue_id]),
-        ]
+        where = [one_of("consumer_group", [consumer_group]), *in_queue(topic, queue_id)]
         return _PopsOfQueue(self._facts.recorded_pops(None, where))
 
 
@@ -649,8 +625,7 @@ def after_change(
     if not before.end <= pulled_at == message.store_timestamp:
         return None
     between = [
-        one_of("topic", [message.topic]),
-        one_of("queue_id", [message.queue_id]),
+        *in_queue(message.topic, message.queue_id),
         within("queue_offset", below=message.queue_offset),
         within("store_timestamp", before.end),
     ]
@@ -674,7 +649,7 @@ def in_lost_pull(facts: BrokerFacts, message: StoredMessage, pull: Pulled, deliv
     """
     if pull.config.version.clients_take_empty_bodies:
         return None
-    queue = [one_of("topic", [message.topic]), one_of("queue_id", [message.queue_id])]
+    queue = in_queue(message.topic, message.queue_id)
     same_run, without_body = partial(_received_offsets, facts, delivery), one_of("body_length", [0])
     if is_lmq(message.topic):
         offsets = facts.rows(COMMITLOG, ["commitlog_offset"], [without_body])["commitlog_offset"].to_pylist()
@@ -794,8 +769,7 @@ class Explainer:
         explanation = replace(explanation, start=self._start(explanation.message, consumer_group), message=message)
         explanation = replace(explanation, journey=self._journey(explanation, stored, copies))
         if story := pop_story(explanation.journey, self._facts.as_of):
-            headline = "; ".join(filter(None, [story, explanation.decision.headline]))
-            explanation = replace(explanation, decision=replace(explanation.decision, headline=headline))
+            explanation = explanation.with_headline("; ".join(filter(None, [story, explanation.decision.headline])))
         explanation = self._with_misread_setting(explanation)
         explanation = self._with_clients(explanation)
         if trace := self._trace_of(explanation):
@@ -833,7 +807,7 @@ class Explainer:
         For messages without deliveries, with equal numbers, ``pull`` and what is said without filters are alike.
         ``entries``: their rows of CONSUMEQUEUE. Also returns which messages must be explained each.
         """
-        covering = self._windows.covering(topic, entries)
+        windows, is_at_change = self._windows.covering(topic, entries)
         queue_ids, queue_offsets, offsets, stored_at = (
             entries[name].to_numpy().astype(np.int64)
             for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
@@ -849,11 +823,8 @@ class Explainer:
         for row in self._rows_by_group[consumer_group]:
             instants |= {each for each in (row.valid_from, row.valid_to, row.born_time) if each is not None}
         epochs = np.searchsorted(sorted(instants | {each + 1 for each in instants}), stored_at, "right")
-        columns = [
-            queue_ids, covering.sets, covering.nights, covering.are_late,
-            is_before, is_in_log, offsets >= begins, epochs,
-        ]  # fmt: skip
-        return [column.astype(np.int64) for column in columns], covering.is_at_change
+        columns = [queue_ids, *windows, is_before, is_in_log, offsets >= begins, epochs]
+        return [column.astype(np.int64) for column in columns], is_at_change
 
     def _with_clients(self, explanation: Explanation) -> Explanation:
         """Says which clients of a group that broadcasts pulled the message, and what is not known of their offsets."""
@@ -861,15 +832,14 @@ class Explainer:
         stays = self._facts.broadcasting.get((group, message.topic))
         if stays is None:
             return explanation
-        if self._windows.has_own_offsets(message, group) or explanation.outcome is Outcome.NOT_SUBSCRIBED:
+        has_own_offsets = any(window.reason == OWN_OFFSETS for window in self._windows.of(message, group))
+        if has_own_offsets or explanation.outcome is Outcome.NOT_SUBSCRIBED:
             explanation = replace(explanation, uncertain=explanation.uncertain or OWN_OFFSETS)
         if explanation.pulled_at is None or explanation.outcome not in BY_THE_TABLES:
             return replace(explanation, clients=())
         clients = clients_that_pulled(stays, message.store_timestamp, explanation.pulled_at)
-        headline = (
-            f"{explanation.decision.headline}; broadcasting, counted once: {listed(clients, NAMED)} pulled it then"
-        )
-        return replace(explanation, clients=clients, decision=replace(explanation.decision, headline=headline))
+        said = f"broadcasting, counted once: {listed(clients, NAMED)} pulled it then"
+        return replace(explanation.with_headline(f"{explanation.decision.headline}; {said}"), clients=clients)
 
     def _trace_of(self, explanation: Explanation) -> str | None:
         """What a client wrote that proves that the group received the message; None if none did."""
@@ -897,7 +867,7 @@ class Explainer:
         if why is None:
             return explanation
         if ResponseCode.SYSTEM_ERROR.text in decision.headline:
-            return replace(explanation, decision=replace(decision, headline=f"{decision.headline}; {why}"))
+            return explanation.with_headline(f"{decision.headline}; {why}")
         if preview is not None and ResponseCode.SYSTEM_ERROR.text in preview.headline:
             return replace(explanation, preview=replace(preview, headline=f"{preview.headline}; {why}"))
         return explanation
@@ -906,7 +876,10 @@ class Explainer:
         """Why something else than the subscriptions shows that the group may have received the message, or not."""
         key = explanation.consumer_group, explanation.message.topic
         is_delivered = explanation.outcome is Outcome.DELIVERED
-        for why, at in self._windows.unseen(explanation.message, key[0]):
+        for window in self._windows.of(explanation.message, key[0]):
+            why, at = window.reason, window.subscription_from
+            if why not in _UNSEEN:
+                continue
             if why == IN_FLIGHT:
                 applies = is_delivered and self._would_deliver(explanation.message, key[0], at - 1)
             elif why == LEFT_PULL:
@@ -961,10 +934,8 @@ class Explainer:
         if after is not None and after.wait is None:
             became = next(each for each in stored if each.commitlog_offset == after.commitlog_offset)
             explanation = self._explained(became, consumer_group)
-            headline = (
-                f"stored in {became.place} at {time_text(became.store_timestamp)}; {explanation.decision.headline}"
-            )
-            return replace(explanation, decision=replace(explanation.decision, headline=headline))
+            stored_at = f"stored in {became.place} at {time_text(became.store_timestamp)}"
+            return explanation.with_headline(f"{stored_at}; {explanation.decision.headline}")
         why = self._why_waiting(message, wait, after, stored)
         sent_back_by = message.sent_back_by
         rows = self._rows[consumer_group, wait.real_topic]
@@ -1135,8 +1106,7 @@ class Explainer:
             )
             if explanation.outcome in BY_THE_TABLES:
                 return None
-            headline = f"{text}; {explanation.decision.headline}"
-            explanation = replace(explanation, decision=replace(explanation.decision, headline=headline))
+            explanation = explanation.with_headline(f"{text}; {explanation.decision.headline}")
         return explanation
 
     def _seems_uncertain(self, explanation: Explanation) -> str | None:
@@ -1181,14 +1151,17 @@ class Explainer:
                 f"{listed(away, NAMED)} will pull it after a return" if away else "those that came began at later ones"
             )
             return NotPulled(f"no client of the group was online when it was stored; {then}", is_pending=bool(away))
-        if (why_lost := self._windows.why_lost(message, consumer_group)) is not None:
-            return NotPulled(why_lost)
+        windows = self._windows.of(message, consumer_group)
+        if any(window.reason == DELETED_TONIGHT for window in windows):
+            return NotPulled(DELETED_TONIGHT)
+        if any(window.kind is WindowKind.LOST for window in windows):
+            return NotPulled(DELETED)
         is_passed = is_before and message.commitlog_offset >= begin
         return NotPulled(why_not_pulled(rows, self._facts.broker, message.store_timestamp, is_passed))
 
     def _committed_in_queue(self, topic: str, queue_id: int) -> Mapping[str, int]:
         """By group, the offset that it has committed in a queue."""
-        rows = filtered(self._facts.offsets, [one_of("topic", [topic]), one_of("queue_id", [queue_id])])
+        rows = filtered(self._facts.offsets, in_queue(topic, queue_id))
         return dict(tuples(rows.filter(rows["committed"].is_valid()), "consumer_group", "committed"))
 
     def _came_before(self, message: StoredMessage, consumer_group: str, rows: Sequence[SubscriptionRow]) -> bool:
@@ -1539,75 +1512,3 @@ def _originals(messages: Sequence[StoredMessage], group: str | None) -> list[Sto
         sent_back = [message for message in same if group is not None and message.sent_back_by == group]
         originals += sent or sent_back[:1] or same[:1]
     return originals
-
-
-# JSON.
-
-
-def explanation_json(explanation: Explanation) -> dict[str, Any]:
-    """An explanation as a JSON object, without the message's copies."""
-    bit_map, trace, miss = explanation.filters.bit_map, explanation.trace, explanation.nearest_miss
-    row = explanation.subscription
-    preview = explanation.preview
-    return {
-        "message": message_json(explanation.message),
-        "consumer_group": explanation.consumer_group,
-        "outcome": str(explanation.outcome),
-        "stage": str(explanation.decision.stage),
-        "reason": explanation.decision.reason,
-        "pulled_at": explanation.pulled_at,
-        "would_be": None if preview is None else {"outcome": str(preview.outcome), "reason": preview.reason},
-        "lint": list(explanation.findings),
-        "uncertain": explanation.uncertain,
-        "subscription": None if row is None else _subscription(row),
-        "present": None if explanation.present is None else _present(explanation.present),
-        "journey": [asdict(step) for step in explanation.journey],
-        "start": None if explanation.start is None else asdict(explanation.start),
-        "clients": None if explanation.clients is None else list(explanation.clients),
-        "bit_map": None if bit_map is None else _bit_map(bit_map),
-        "expression": None if trace is None else part_json(trace),
-        "nearest_miss": None if miss is None else _nearest_miss(miss),
-        "deliveries": [asdict(delivery) for delivery in explanation.received],
-    }
-
-
-def message_json(message: StoredMessage) -> dict[str, Any]:
-    """A message as a JSON object, without its consume queue entry and deliveries."""
-    names = (
-        "topic", "queue_id", "queue_offset", "commitlog_offset", "msg_id", "uniq_key", "keys", "tags",
-        "born_timestamp", "store_timestamp",
-    )  # fmt: skip
-    return {name: getattr(message, name) for name in names} | {"properties": dict(message.properties)}
-
-
-def part_json(part: ExpressionPart) -> dict[str, Any]:
-    """A part of an evaluated expression as a JSON object, with its nested parts."""
-    return {
-        "kind": part.kind,
-        "text": part.text,
-        "result": part.result.value,
-        "decides": part.decides,
-        "error": part.error,
-        "values": dict(part.values),
-        "parts": [part_json(child) for child in part.parts],
-    }
-
-
-def _subscription(row: SubscriptionRow) -> dict[str, Any]:
-    names = (
-        "expression", "expression_type", "sub_version", "valid_from", "valid_to", "born_time", "is_consuming",
-        "sent_with_pull",
-    )  # fmt: skip
-    return {name: getattr(row, name) for name in names}
-
-
-def _present(row: SubscriptionRow) -> dict[str, Any]:
-    return {"expression": row.expression, "expression_type": row.expression_type, "since": row.valid_from}
-
-
-def _bit_map(check: BitMapCheck) -> dict[str, Any]:
-    return {"positions": list(check.positions), "unset": list(check.unset), "not_asked": check.not_asked}
-
-
-def _nearest_miss(miss: NearestMiss) -> dict[str, Any]:
-    return {"text": miss.text, "properties": dict(miss.values), "expression": miss.expression}

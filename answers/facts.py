@@ -18,6 +18,7 @@ from filtering.consumption.offsets import Offsets
 from filtering.counted import did_you_mean
 from filtering.delivery.pull_window import NO_END, OffsetRange
 from filtering.frozen import frozen
+from filtering.names import RETRY_TOPIC_PREFIX, is_lmq
 from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops, as_consumed
 from filtering.sql92 import Expressions
 from filtering.subscription_data import ConsumerGroupInfo, new_subscription
@@ -30,11 +31,20 @@ from filtering.subscriptions.events import (
     with_offsets,
 )
 from filtering.subscriptions.history import in_force_at, states_by_key, subscription_history
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.subscriptions.watch import NOBODY, Look, WatchedGroup, changes
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Key, Where, files_that_may_hold, one_of, row_groups, sums_of_parts, tuples, within
+from schemas.delta.table_rows import (
+    Condition,
+    Key,
+    Where,
+    files_that_may_hold,
+    one_of,
+    row_groups,
+    sums_of_parts,
+    tuples,
+    within,
+)
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_runs
@@ -349,6 +359,11 @@ class BrokerFacts:
     def topics(self) -> list[str]:
         """The topics that have messages."""
         return sorted(pc.unique(self.rows(CURRENT_OFFSETS, ["topic"])["topic"]).to_pylist())
+
+
+def in_queue(topic: str, queue_id: int) -> list[Condition]:
+    """The condition of rows of one queue."""
+    return [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
 
 
 def check_known_topic(topic: str, known: Sequence[str], warehouse: Warehouse) -> None:

@@ -9,14 +9,14 @@ from functools import cache
 import numpy as np
 import pyarrow.compute as pc
 
-from answers.facts import BrokerFacts, GroupQueue
+from answers.facts import BrokerFacts, GroupQueue, in_queue
 from filtering.consumption.group import FIRST_START, StartReason, with_first_message
 from filtering.consumption.plan import resets_and_first_starts
 from filtering.counted import counted, listed
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, WindowKind
-from filtering.explanation.journey import group_of_topic
 from filtering.frozen import frozen
+from filtering.journey import group_of_topic
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic
 from filtering.time_spans import BEGINNING
 from schemas.commitlog import COMMITLOG
@@ -97,8 +97,8 @@ class FirstStarts:
 
     def _read_entries(self, topic: str, queue_id: int) -> tuple[Int64s, Int64s]:
         """The queue offsets and store times (ms) of a queue's entries, ascending."""
-        where = [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
-        rows = sorted_by(self._facts.rows(CONSUMEQUEUE, ["queue_offset", "store_timestamp"], where), "queue_offset")
+        columns = ["queue_offset", "store_timestamp"]
+        rows = sorted_by(self._facts.rows(CONSUMEQUEUE, columns, in_queue(topic, queue_id)), "queue_offset")
         return rows["queue_offset"].to_numpy(), rows["store_timestamp"].to_numpy()
 
 

@@ -26,7 +26,7 @@ from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow
 from filtering.frozen import frozen
-from filtering.pops.record import retry_topics, subscribed_topic
+from filtering.names import retry_topics, subscribed_topic
 from filtering.predicate import TRUE
 from filtering.pulls import ResponseCode, refusal
 from filtering.subscriptions.events import GroupTopic

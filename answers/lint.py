@@ -29,6 +29,7 @@ from filtering.findings import (
     worst_first,
 )
 from filtering.frozen import frozen
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.predicate import FALSE, TRUE, And, Not, postorder
 from filtering.rocketmq_version import NEWEST, TEXT_SEARCHES_SINCE, RocketMQVersion
 from filtering.sql92 import CompiledExpression
@@ -37,7 +38,6 @@ from filtering.sql92.nodes import named_properties, unquoted_texts
 from filtering.sql92.tokens import text_search_words
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import group_numbers, one_of, within

@@ -18,26 +18,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from answers.facts import BrokerFacts
+from answers.facts import BrokerFacts, in_queue
 from filtering.delivery.block_schema import Outcome
-from filtering.explanation.decision import (
-    Entry,
-)
-from filtering.explanation.journey import (
+from filtering.explanation import Entry
+from filtering.frozen import frozen
+from filtering.journey import (
     HALF_TOPICS,
     ORIGIN_GROUP,
     ORIGIN_MESSAGE_ID,
-    REAL_TOPIC,
     Copy,
     ended_offsets,
     group_of_copy,
     is_copy,
     wait_of,
 )
-from filtering.frozen import frozen
 from filtering.matcher import match
 from filtering.matcher.matcher import columns as property_columns
-from filtering.subscriptions.namespace import is_lmq, is_trace_topic
+from filtering.names import REAL_TOPIC, is_lmq, is_trace_topic
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -261,8 +258,8 @@ def _with_given_id(facts: BrokerFacts, text: str) -> list[int]:
 
 def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) -> list[StoredMessage]:
     """The message at a place of a queue, as a list; empty if there is none."""
-    conditions = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), one_of("queue_offset", [queue_offset])]
-    rows = facts.rows(CONSUMEQUEUE, ["commitlog_offset"], conditions)
+    at_place = [*in_queue(topic, queue_id), one_of("queue_offset", [queue_offset])]
+    rows = facts.rows(CONSUMEQUEUE, ["commitlog_offset"], at_place)
     messages = read(facts, rows["commitlog_offset"].to_pylist())
     places = (each for message in messages for each in (message, *message.in_lmqs))
     wanted = topic, queue_id, queue_offset
@@ -345,11 +342,7 @@ def is_ended(facts: BrokerFacts, half: StoredMessage) -> bool | None:
 
     None: it is not known, because the nights kept no bodies of these messages.
     """
-    where = [
-        one_of("topic", [HALF_TOPICS[half.topic]]),
-        one_of("queue_id", [half.queue_id]),
-        within("commitlog_offset", half.commitlog_offset),
-    ]
+    where = [*in_queue(HALF_TOPICS[half.topic], half.queue_id), within("commitlog_offset", half.commitlog_offset)]
     bodies = facts.rows(COMMITLOG, ["body"], where)["body"].to_pylist()
     if any(half.queue_offset in ended_offsets(body) for body in bodies if body is not None):
         return True

@@ -32,11 +32,11 @@ from answers.facts import BrokerFacts
 from answers.messages import Delivery, StoredMessage, copies_of_each, not_taken_back, read, sent_back_by
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.message_filter import TAGS_PROPERTY
-from filtering.explanation.decision import deciding_expression
-from filtering.explanation.trace import ExpressionPart, Result, node_evaluated, trace
+from filtering.explanation import deciding_expression
 from filtering.matcher.matcher import columns as property_columns
 from filtering.rocketmq_version import RocketMQVersion
 from filtering.sql92 import CompiledExpression
+from filtering.sql92.trace import ExpressionPart, Result, node_evaluated, trace
 from schemas.consumptions import CONSUMPTIONS
 from schemas.delta.table_rows import one_of, tuples
 from schemas.tables import CONSUMEQUEUE

@@ -1,7 +1,7 @@
 """How many deliveries are proven by traces of clients, and what traces contradict.
 
 A trace without a delivery contradicts the table, and a complete trace may deny a delivery
-(:mod:`schemas.trace_comparison`). Where events leave a message uncertain, the night has let the traces
+(:mod:`schemas.messages.traces`). Where events leave a message uncertain, the night has let the traces
 decide (:mod:`jobs.night.traced_deliveries`): these deliveries have the source TRACED.
 """
 
@@ -20,8 +20,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
 from schemas.delta.table_rows import within
-from schemas.pops import TRACED
-from schemas.trace_comparison import (
+from schemas.messages.traces import (
     TRACE_COLUMNS,
     compared,
     denied,
@@ -31,6 +30,7 @@ from schemas.trace_comparison import (
     traceable,
     with_message,
 )
+from schemas.pops import TRACED
 
 
 @frozen

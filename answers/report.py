@@ -29,16 +29,15 @@ from filtering.delivery.block_schema import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
 from filtering.frozen import frozen
-from filtering.pops.record import subscribed_topic
+from filtering.names import REVIVE_TOPIC_PREFIX, subscribed_topic
 from filtering.pulls import ResponseCode, refused
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import client_name
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delta.table_rows import group_numbers, one_of, positions_by, sums, tuples
+from schemas.delta.table_rows import group_numbers, one_of, positions_by, sums, tuples, within
 from schemas.errors import UsageError, time_text
 from schemas.pops import POPS, RECORDED
 from schemas.run_ledger import LedgerEntry, by_broker, read_ledger, runs_of, unreplaced_runs
@@ -218,6 +217,10 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     "denied": (WARN, "a delivery is missing among the traces of a client that traced the messages around it"),
     "assumed-queues": (WARN, "the queues of a topic are not known, so which client reads which is assumed"),
     "behind": (WARN, "an online group does not keep up"),
+    "began-again": (
+        WARN,
+        "queues of a topic began again: the topic was deleted and created again, or they had expired",
+    ),
     "offset-beyond-end": (WARN, "a group that is away has a committed offset beyond the end of the queue"),
     "other-version": (WARN, "the store looks like that of another RocketMQ version than the one that was given"),
     "empty-body": (WARN, "clients up to 5.2.0 may have lost pulls with messages that have no body"),
@@ -306,10 +309,27 @@ def _problems(
         if lost := counts[group, topic]["lost"]:
             text = f"{group} on {topic} lost {counted(lost, 'entry', 'entries')}, {MEANINGS['lost']}"
             yield Problem("lost-messages", text)
+    yield from _queues_that_began_again(facts)
     yield from _trace_problems(facts)
     for ahead in away_beyond_end(facts):
         yield Problem("offset-beyond-end", f"{ahead.consumer_group} on {ahead.topic}: {ahead.text}")
     yield from (Problem(problem.code, f"quarantined: {problem.text}") for problem in in_quarantine)
+
+
+def _queues_that_began_again(facts: BrokerFacts) -> Iterator[Problem]:
+    """Topics that groups subscribe to, whose queues began again in the last night."""
+    where = [one_of("run", [facts.last.run]), within("began_at")]
+    rows = facts.rows(QUEUE_PROGRESS, ["topic", "began_at", "ended_at"], where)
+    subscribed = {row.topic for row in facts.in_force}
+    for (topic,), at in sorted(positions_by(rows, ["topic"]), key=itemgetter(0)):
+        if topic in subscribed:
+            began_at, ended_at = (rows[name].to_numpy()[at] for name in ("began_at", "ended_at"))
+            yield Problem(
+                "began-again",
+                f"{topic} began again at {time_text(int(began_at.min()))}, with {counted(len(at), 'queue')} that had "
+                f"{counted(int(ended_at.sum()), 'message')}: its groups lost what they had not pulled of these, and "
+                "may have skipped the first of the new ones, which are uncertain",
+            )
 
 
 def _remark_problem(remark: str) -> Problem:

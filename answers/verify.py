@@ -14,14 +14,20 @@ from answers.facts import BrokerFacts
 from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
 from filtering.delivery.entries import MultiDispatch
 from filtering.frozen import frozen
-from filtering.subscriptions.namespace import is_lmq
+from filtering.names import is_lmq
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import row_groups, sorted_by
 from schemas.errors import UsageError
 from schemas.messages.stored_messages import WHOLE_LOG, multi_dispatched
 from schemas.rocketmq_store.config_files import read_topics
-from schemas.rocketmq_store.consume_queue_ext import has_extension
-from schemas.rocketmq_store.queue_files import QUEUE_DATABASES, Difference, QueueEntries, QueueIndex, database_index
+from schemas.rocketmq_store.queue_files import (
+    QUEUE_DATABASES,
+    Difference,
+    QueueEntries,
+    QueueIndex,
+    database_index,
+    has_extension,
+)
 from schemas.rocketmq_store.queue_verification import CONSUME_QUEUE, EXTENSION, DatabaseVerification, QueueVerification
 from schemas.rocketmq_store.segments import Segment, is_mapped_file, segments
 from schemas.storage import Storage

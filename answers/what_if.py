@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from answers.facts import BrokerFacts
 from answers.lint import findings_of_rows
-from answers.rendering import Shown
-from answers.results import what_if_html, what_if_text
+from answers.rendering import Shown, as_html, as_text
+from answers.what_if_shown import blocks
 from filtering.counted import did_you_mean, listed
 from filtering.delivery import topic_filters
 from filtering.delivery.block_schema import Outcome
@@ -36,6 +36,7 @@ from filtering.delivery.pull_window import EVERYWHERE, NO_END, OffsetRange, Pull
 from filtering.delivery.topic_filters import TopicFilters, ranges_of
 from filtering.findings import Finding
 from filtering.frozen import frozen
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.predicate import FALSE
 from filtering.pulls import refusal
 from filtering.relation import Relation, Trait, common_traits, relation
@@ -43,8 +44,6 @@ from filtering.sql92 import on_one_line
 from filtering.subscription_data import Subscription, is_tag_type
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvents
 from filtering.subscriptions.history import in_force_at, registered_alone
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
-from filtering.subscriptions.sources import events_with_file
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, DAY
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
@@ -67,6 +66,7 @@ from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
+from schemas.subscription_files import events_with_file
 from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 
 # What changed filters would have delivered, beside what groups received, on workers.
@@ -567,10 +567,10 @@ class WhatIf(Shown):
         return counts != (len(self.gained), len(self.lost), 0, 0)
 
     def __str__(self) -> str:
-        return what_if_text(self)
+        return as_text(blocks(self))
 
     def _repr_html_(self) -> str:
-        return what_if_html(self)
+        return as_html(blocks(self))
 
 
 def what_if(

@@ -24,8 +24,7 @@ from benchmarks.broker_store import (
 )
 from benchmarks.night_files import night_options, write_night_files
 from benchmarks.processes import NightProcess
-from filtering.pops.record import TIMER_TOPIC
-from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
+from filtering.names import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
 from schemas.delta.warehouse import Warehouse
 from schemas.pops import POPS
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from answers.results import Results, Rows
+from answers.warehouse import Results, Rows
 
 HEAD = """# Python
 

@@ -20,7 +20,6 @@ from filtering.java import parse_int, parse_long, parse_properties, trim
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.tags_code import parse_delay_levels
 from filtering.time_spans import DAY
-from filtering.yaml_input import InvalidYaml, load
 
 CONSUME_QUEUE_UNIT = 20
 """Bytes of a consume queue entry."""
@@ -153,15 +152,11 @@ class BrokerConfig:
         return -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT)
 
     @classmethod
-    def from_yaml(cls, text: str) -> BrokerConfig:
-        """Reads a YAML mapping with the keys of a ``broker.conf``.
+    def from_yaml(cls, document: object) -> BrokerConfig:
+        """The configuration of a YAML document: a mapping with the keys of a ``broker.conf``; None if it is empty.
 
         No broker reads such a file, so a wrong type or a misspelt key raises InvalidBrokerConfig.
         """
-        try:
-            document = load(text)
-        except InvalidYaml as error:
-            raise InvalidBrokerConfig(f"line {error.line}: {error}") from error
         if document is None:
             document = {}
         if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):

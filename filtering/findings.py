@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.counted import listed, shortened
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter, delivers
-from filtering.explanation.trace import evaluated
 from filtering.frozen import frozen
 from filtering.matcher import Matcher, packed_bits
 from filtering.matcher.column import Column
@@ -50,10 +49,10 @@ from filtering.sql92.nodes import (
 )
 from filtering.sql92.parser import looks_like_sql92
 from filtering.sql92.tokens import string_literal
+from filtering.sql92.trace import evaluated
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from filtering.yaml_input import load
 
 # A finding: something suspicious about a subscription.
 
@@ -413,9 +412,8 @@ class Expectation:
         return f"message {self.number} ({shown})"
 
 
-def parse_expectations(text: str) -> list[Expectation]:
-    """The expectations of a YAML text. Raises ValueError; InvalidYaml, a subclass, if it is not YAML."""
-    document = load(text)
+def expectations(document: object) -> list[Expectation]:
+    """The expectations of a YAML document. Raises ValueError."""
     if not isinstance(document, list) or not document:
         raise ValueError("not a list; begin each message with - pass: or - stop:, and its properties")
     return [_expectation(number, entry) for number, entry in enumerate(document, start=1)]

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from answers.rendering import short
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from jobs.cli.text import count, print_by_line, print_table_of_brokers, short
+from jobs.cli.text import count, print_by_line, print_table_of_brokers
 from schemas.errors import printable
 
 if TYPE_CHECKING:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from answers.rendering import facts_as_text, short, time
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name
+from jobs.cli.text import print_table
+from schemas.errors import option, printable
 
 if TYPE_CHECKING:
     from answers.explain import Why
+    from answers.messages import StoredMessage
 
 EXAMPLES = (
     "--group cg_paid --message ord-47 --warehouse /data/mqsieve",
@@ -50,8 +54,9 @@ def main(arguments: list[str]) -> None:
     if sum(ways) != 1 or (ways[2] and None in place):
         given.error("choose a message: give either --where, or --message, or --topic, --queue and --offset")
     from answers.explain import only_broker_with, why_at, why_on_brokers, why_where
+    from answers.explain_shown import facts as facts_of
+    from answers.explain_shown import title
     from filtering.sql92 import compile
-    from jobs.cli.explanation import print_choices, print_every_group, print_explanation
     from jobs.cli.json_lines import print_json
 
     group = args.group
@@ -71,22 +76,55 @@ def main(arguments: list[str]) -> None:
             for row in _json_objects(each, brokers):
                 print_json(row)
     elif len(messages) > 1:
-        print_choices([(each.facts.name if brokers > 1 else None, message) for each, message in messages], group)
+        _print_choices([(each.facts.name if brokers > 1 else None, message) for each, message in messages], group)
     else:
         ((each, message),) = messages
         broker = each.facts.name if brokers > 1 else None
         if group is None:
-            explanations = list(each)
-            nobody = "" if explanations else each.nobody
-            print_every_group(explanations, message, each.copies(message), nobody, broker)
+            _print_every_group(each, message, broker)
         else:
             (explanation,) = each
-            print_explanation(explanation, args.full, broker)
+            print(facts_as_text(title(explanation, broker), facts_of(explanation, args.full)))
+
+
+def _print_every_group(explanations: Why, message: StoredMessage, broker: str | None) -> None:
+    """Prints the outcome of a message for each group that ever subscribed to its topic, or why there is none."""
+    from answers.explain_shown import place_on
+    from filtering.delivery.block_schema import Outcome
+
+    place = printable(place_on(message, broker))
+    print(f"{short(message.name)}  {place}, stored {time(message.store_timestamp)} UTC")
+    order = list(Outcome)
+    rows = [
+        (
+            short(row.consumer_group),
+            str(row.outcome),
+            printable(row.summary) + "; uncertain (--group says why)" * (row.uncertain is not None),
+        )
+        for row in sorted(explanations, key=lambda row: (order.index(row.outcome), row.consumer_group))
+    ]
+    if rows:
+        print_table(("group", "outcome", "reason"), rows, left=3, indent="  ", last_is_text=True)
+    else:
+        print(f"  {explanations.nobody}")
+    if copies := explanations.copies(message):
+        print(f"  {'copies':<11} {printable(', '.join(copy.place for copy in copies))}")
+
+
+def _print_choices(messages: Sequence[tuple[str | None, StoredMessage]], group: str | None) -> None:
+    """Lists messages with the options that choose each: its broker is one unless it is None."""
+    print(f"{len(messages):,} messages match; choose one:")
+    for broker, message in messages:
+        place = {"topic": message.topic, "queue": str(message.queue_id), "offset": str(message.queue_offset)}
+        named = {"message": message.msg_id} if message.msg_id is not None else place
+        words = named | {"group": group, "broker": broker}
+        options = " ".join(option(name, value) for name, value in words.items() if value is not None)
+        print(f"  {options}  {printable(message.place)}, {time(message.store_timestamp)} UTC")
 
 
 def _json_objects(explanations: Why, brokers: int) -> Iterator[dict[str, Any]]:
     """An object for each message found on a broker and group. It names the broker if there are several."""
-    from answers.explain import explanation_json, message_json
+    from answers.explain_shown import explanation_json, message_json
 
     name = {"broker_name": explanations.facts.name} if brokers > 1 else {}
     copies = {

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from answers.rendering import time
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from jobs.cli.text import time
 from schemas.errors import UsageError, printable
 
 if TYPE_CHECKING:

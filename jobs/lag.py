@@ -8,10 +8,11 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from answers.rendering import short, time
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name, input_file
-from jobs.cli.text import age, count, print_table_of_brokers, short, time
+from jobs.cli.text import age, count, print_table_of_brokers
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
     if args.warehouse is not None:
         _print_list_of(options.facts_of(args))
         return
-    from filtering.subscriptions.operator_tools import is_broker_log, is_running_info
+    from schemas.operator_tools import is_broker_log, is_running_info
 
     texts = {path: path.read_text(encoding="utf-8", errors="surrogateescape") for path in args.files}
     kinds = {
@@ -60,8 +60,8 @@ def main(arguments: list[str]) -> None:
 
 def _print_events(texts: dict[Path, str]) -> None:
     from filtering.subscriptions.events import event_line, in_order
-    from filtering.subscriptions.operator_tools import read_broker_log, versions_in_log, versions_of_clients
     from jobs.cli.json_lines import print_data
+    from schemas.operator_tools import read_broker_log, versions_in_log, versions_of_clients
 
     logs = {path: read_broker_log(text) for path, text in texts.items()}
     events = in_order(event for log in logs.values() for event in log.events)
@@ -81,8 +81,8 @@ def _print_events(texts: dict[Path, str]) -> None:
 
 def _print_heartbeats(texts: dict[Path, str]) -> None:
     from filtering.subscriptions.events import Operation, SubscriptionEvent, event_line, in_order
-    from filtering.subscriptions.operator_tools import running_info
     from jobs.cli.json_lines import print_data
+    from schemas.operator_tools import running_info
 
     events = []
     for path, text in texts.items():
@@ -150,9 +150,9 @@ def _print_list_of(facts: BrokerFacts) -> None:
 
 def _entries(texts: dict[Path, str]) -> list[dict[str, str | int]]:
     """The entries of a YAML list of subscriptions. Raises UsageError if a text is no consumer connection."""
+    from filtering.names import RETRY_TOPIC_PREFIX
     from filtering.subscriptions.events import BROADCASTING
-    from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
-    from filtering.subscriptions.operator_tools import consumer_connection
+    from schemas.operator_tools import consumer_connection
 
     entries = []
     for path, text in texts.items():

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+from answers.rendering import Block, Heading, Items, Paragraph, as_markdown, as_text
 from filtering.counted import counted, did_you_mean, listed
+from filtering.frozen import frozen
 from jobs.cli import application, options
 from jobs.cli.application import CheckFailed, Parser, given_name, input_file
+from jobs.cli.text import terminal_width
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from answers.facts import BrokerFacts
     from answers.what_if import Tried, WhatIf
     from filtering.findings import Expectation
-    from jobs.cli.what_if_text import Check, Verdict
 
 EXAMPLES = (
     "--warehouse /data/mqsieve --group cg_expensive_orders --sql 'price > 40.0'",
@@ -26,6 +29,34 @@ EXAMPLES = (
 EVERY_GROUP = "*"
 """The value of --allow-ended without a name. No group may be named so."""
 NAMED = 3
+NOTHING_COMPARED = "there is no message to compare: --max-lost and --max-gained hold for nothing"
+
+
+@frozen
+class Check:
+    """A limit that a user gave, and the ``value`` that must not be greater. ``text`` says both in one line."""
+
+    name: str
+    limit: int
+    value: int
+    text: str
+
+    @property
+    def passed(self) -> bool:
+        return self.value <= self.limit
+
+
+@frozen
+class Verdict:
+    """The checks that a change must pass; none if the user gave no limit. ``compares_nothing``: there is no message."""
+
+    checks: Sequence[Check]
+    compares_nothing: bool
+
+    @property
+    def passed(self) -> bool | None:
+        """None: there is nothing to pass."""
+        return all(check.passed for check in self.checks) if self.checks else None
 
 
 def parser() -> Parser:
@@ -79,7 +110,6 @@ def main(arguments: list[str]) -> None:
     period = options.period_of(args)
     from answers.what_if import what_if_on_brokers
     from jobs.cli.json_lines import print_json_of_brokers
-    from jobs.cli.what_if_text import NOTHING_COMPARED, json_object, print_changes
 
     expectations = _expectations(args)
     brokers = options.brokers_of(args)
@@ -94,15 +124,62 @@ def main(arguments: list[str]) -> None:
     verdict = _verdict(args, [change for _, change in what_ifs], expectations, every_line)
     if args.json:
         by_broker = {facts.name: [change for name, change in what_ifs if name == facts.name] for facts in brokers}
-        objects = [(name, json_object(changes, lines.get(name, ()), verdict)) for name, changes in by_broker.items()]
+        objects = [(name, _json_object(changes, lines.get(name, ()), verdict)) for name, changes in by_broker.items()]
         print_json_of_brokers(objects)
     else:
-        print_changes(what_ifs, every_line, verdict, len(brokers) > 1)
+        _print(what_ifs, every_line, verdict, len(brokers) > 1)
     if verdict.compares_nothing:
         print(f"mqsieve: {NOTHING_COMPARED}", file=sys.stderr)
     failed = [check for check in verdict.checks if not check.passed]
     if failed:
         raise CheckFailed("; ".join([*every_line, *(check.text for check in failed if check.name != "expect")]))
+
+
+def _print(what_ifs: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], verdict: Verdict, names_brokers: bool) -> None:
+    """Prints a section for each broker, group and topic: plain text on a terminal, else Markdown."""
+    blocks = list(_blocks(what_ifs, unmet, verdict, names_brokers))
+    if not what_ifs:
+        print("no subscription differs from what is in force", end="\n\n" if blocks else "\n")
+    if blocks:
+        width = terminal_width()
+        print(as_text(blocks, width) if width else as_markdown(blocks), end="\n\n")
+
+
+def _blocks(
+    what_ifs: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], verdict: Verdict, names_brokers: bool
+) -> Iterator[Block]:
+    from answers.what_if_shown import blocks, totals
+
+    if len(what_ifs) > 1:
+        keys = {change.new.key for _, change in what_ifs}
+        ended = len({change.new.key for _, change in what_ifs if change.ends})
+        parts = [counted(len(keys) - ended, "filter"), *[counted(ended, "ended subscription")] * bool(ended)]
+        where = f" on {counted(len({broker for broker, _ in what_ifs}), 'broker')}" if names_brokers else ""
+        yield Heading(f"{' and '.join(parts)}{where}: {totals(change for _, change in what_ifs)}", 1)
+    if verdict.checks:
+        yield Paragraph(f"Verdict: {_passed(verdict.passed)}", is_strong=True)
+        lines = [f"{_passed(check.passed)}: {check.text}" for check in verdict.checks]
+        yield Items([*lines, NOTHING_COMPARED] if verdict.compares_nothing else lines)
+    if unmet:
+        yield Paragraph("Expectations that are not met", is_strong=True)
+        yield Items(unmet)
+    for broker, change in what_ifs:
+        yield from blocks(change, broker if names_brokers else None)
+
+
+def _passed(passed: bool | None) -> str:
+    return "passed" if passed else "FAILED"
+
+
+def _json_object(what_ifs: Sequence[WhatIf], unmet: Sequence[str], verdict: Verdict) -> dict[str, Any]:
+    """The changes as the JSON object that docs/JSON.md describes."""
+    from answers.what_if_shown import what_if_json
+
+    changes = [what_if_json(change) for change in what_ifs]
+    totals: dict[str, Any] = {name: sum(change[name] for change in changes) for name in ("gained", "lost", "kept")}
+    checks = [asdict(check) | {"passed": check.passed} for check in verdict.checks]
+    verdict_object = {"passed": verdict.passed, "compares_nothing": verdict.compares_nothing, "checks": checks}
+    return {"verdict": verdict_object} | totals | {"changes": changes, "unmet": list(unmet)}
 
 
 def _limit(text: str) -> int:
@@ -125,12 +202,13 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _expectations(args: argparse.Namespace) -> list[Expectation]:
-    from filtering.findings import parse_expectations
+    from filtering.findings import expectations
+    from schemas.yaml_input import load
 
     if args.expect is None:
         return []
     try:
-        return parse_expectations(args.expect.read_text("utf-8", "replace"))
+        return expectations(load(args.expect.read_text("utf-8", "replace")))
     except ValueError as error:
         raise UsageError(f"{args.expect}: {error}") from None
 
@@ -192,7 +270,7 @@ def _tried(
 def _unmet(expectations: Sequence[Expectation], tried: Sequence[Tried]) -> dict[str, list[str]]:
     """By broker, a line for each expectation that is not met. One that names a group whose filter stays is checked."""
     from filtering.findings import unmet, unmet_without_subscription
-    from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+    from filtering.names import RETRY_TOPIC_PREFIX
 
     changed = {row.consumer_group for each in tried for row in each.changed}
     kept = {row.consumer_group for each in tried for row in each.kept}
@@ -214,8 +292,6 @@ def _verdict(
     args: argparse.Namespace, what_ifs: Sequence[WhatIf], expectations: Sequence[Expectation], unmet: Sequence[str]
 ) -> Verdict:
     """Whether the changes are within the limits that the user gave."""
-    from jobs.cli.what_if_text import Check, Verdict
-
     allowed = args.allow_ended or ()
     refused = [
         change
@@ -238,16 +314,12 @@ def _verdict(
 
 
 def _limit_check(name: str, verb: str, messages: int, limit: int) -> Check:
-    from jobs.cli.what_if_text import Check
-
     than = f"more than --{name} {limit:,}" if messages > limit else f"within --{name} {limit:,}"
     return Check(name, limit, messages, f"the change {verb} {counted(messages, 'message')}, {than}")
 
 
 def _ended_check(ended: Sequence[WhatIf], refused: Sequence[WhatIf]) -> Check:
     """``refused``: those of the ended subscriptions that --allow-ended does not allow."""
-    from jobs.cli.what_if_text import Check
-
     names = list(dict.fromkeys(f"{change.new.consumer_group} on {change.new.topic}" for change in refused or ended))
     text = f"the file ends {counted(len(names), 'subscription')}" if names else "no subscription ends"
     if names:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import ConsumeStart, GroupTopic
-from filtering.subscriptions.operator_tools import STARTED_AT, consume_from, started_at, subscription_of
 from filtering.subscriptions.watch import WatchedClient, WatchedGroup
+from schemas.operator_tools import STARTED_AT, consume_from, started_at, subscription_of
 from schemas.remoting import (
     CONSUMER_NOT_ONLINE,
     TOPIC_NOT_EXIST,

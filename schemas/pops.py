@@ -1,6 +1,6 @@
 """What consumers popped: the broker's own record of it, and each message that a pop handed out.
 
-``pop_records`` has the record as the broker wrote it into its log (:mod:`filtering.pops.record`), a row for each
+``pop_records`` has the record as the broker wrote it into its log (:mod:`filtering.names`), a row for each
 message that a checkpoint or an acknowledgement names. ``pops`` follows from it: a row for each message that a pop
 handed out. A night adds the rows of new pops, and completes those of earlier pops that were acknowledged, renewed or
 redelivered since. Where the broker writes nothing down, a night adds a row for each delivery that it infers: of these,

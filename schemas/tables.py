@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from filtering.pops.record import is_record_topic
-from filtering.subscriptions.namespace import LMQ_PREFIX
+from filtering.names import LMQ_PREFIX, is_record_topic
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from filtering.frozen import frozen
-from filtering.yaml_input import InvalidYaml, load
 from schemas.errors import UsageError
+from schemas.yaml_input import load_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _THRESHOLD = re.compile(r"> *(\d+(?:\.\d+)?)( *%)?")
@@ -83,10 +83,7 @@ class AuditList:
 
 def parse_audits(text: str, file: str) -> AuditList:
     """The audits of a YAML file. Raises UsageError if the file is not valid."""
-    try:
-        content = load(text)
-    except InvalidYaml as error:
-        raise UsageError(f"{file}, line {error.line}: {error}") from None
+    content = load_file(text, file)
     if not isinstance(content, dict) or not content.keys() <= {"relations", "audits"}:
         raise UsageError(f"{file}: a mapping with relations and audits is expected")
     relations = content.get("relations") or {}

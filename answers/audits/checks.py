@@ -22,7 +22,7 @@ from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.frozen import frozen
-from filtering.pops.record import subscribed_topic
+from filtering.names import subscribed_topic
 from filtering.predicate import TRUE
 from filtering.subscriptions.history import state_at, states_by_key
 from filtering.subscriptions.inconsistency import client_states

@@ -34,7 +34,7 @@ PopLongPollingService.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from itertools import chain, groupby, pairwise
@@ -64,8 +64,8 @@ from filtering.delivery.pull_window import (
     WindowKind,
 )
 from filtering.frozen import frozen
+from filtering.names import RETRY_TOPIC_PREFIX, subscribed_topic
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
-from filtering.pops.record import subscribed_topic
 from filtering.predicate import FALSE, TRUE, And, Or, Predicate
 from filtering.pulls import is_pulling
 from filtering.subscription_data import is_tag_type
@@ -78,7 +78,6 @@ from filtering.subscriptions.events import (
     SubscriptionEvent,
 )
 from filtering.subscriptions.history import in_force_at
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, FOREVER
 
@@ -308,6 +307,7 @@ NOT_WATCHED = "what the group subscribed to was not seen"
 LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
 IN_FLIGHT = "the group left, and may have received what it had not committed: that comes again"
 COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
+HELD_IN_OLD_QUEUE = "the queue began again while the broker may have held a pull of the old one, which ends behind it"
 COMMIT_INTERVAL = 5_000
 """ms: how often a client commits (persistConsumerOffsetInterval). One that dies does not commit when it leaves."""
 MAX_SPAN = 2_000
@@ -787,8 +787,9 @@ class Timeline:
 
     ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
     ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where they are
-    known. ``unseen``: by the time of a step (ms), since when it is not known what the group subscribed to. ``changes``:
-    by the time of a CHANGE (ms), the event of a group that pops.
+    known. ``switches``: the times (ms) of those at which the group only began or ceased to pop. ``unseen``: by the time
+    of a step (ms), since when it is not known what the group subscribed to. ``changes``: by the time of a CHANGE (ms),
+    the event of a group that pops.
     """
 
     first: SubscriptionRow | None
@@ -798,6 +799,7 @@ class Timeline:
     commits: Mapping[int, Offsets] = field(default_factory=dict)
     unseen: Mapping[int, int] = field(default_factory=dict)
     changes: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
+    switches: Container[int] = ()
 
     @property
     def moves(self) -> list[tuple[int, int]]:
@@ -820,20 +822,22 @@ def timeline(
     commits: Mapping[int, Offsets] | None = None,
     unseen: Mapping[int, int] | None = None,
     changes: Mapping[int, SubscriptionEvent] | None = None,
+    switches: Mapping[int, Offsets] | None = None,
 ) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
     ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
     tells whether the group pulls under a subscription. ``restarts`` are those of the topic since ``as_of``, in order.
-    ``commits``, ``unseen`` and ``changes`` are those of the Timeline.
+    ``commits``, ``unseen`` and ``changes`` are those of the Timeline; ``switches`` are more commits.
     """
+    commits = {**(commits or {}), **(switches or {})}
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
     ordered = sorted(resets, key=lambda reset: reset.at)
     earliest = after_night(as_of, BEGINNING)
     changed_at = {row.valid_from for row in rows}
     waiting = [_WaitingChange(reset.at, Moment.RESET, reset) for reset in ordered if reset.at >= earliest]
-    waiting += [_WaitingChange(at, Moment.COMMIT) for at in commits or () if at >= earliest and at not in changed_at]
+    waiting += [_WaitingChange(at, Moment.COMMIT) for at in commits if at >= earliest and at not in changed_at]
     waiting += [
         _WaitingChange(at, Moment.RESTART, restarts=tuple(at_once))
         for at, at_once in groupby(restarts, lambda each: each.at)
@@ -844,7 +848,7 @@ def timeline(
     if changes:
         steps = list(_at_requests(steps, changes, earliest))
     pulls = first is not None and is_pulling(first)
-    return Timeline(first, pulls, steps, ordered, commits or {}, unseen or {}, changes or {})
+    return Timeline(first, pulls, steps, ordered, commits, unseen or {}, changes or {}, switches or {})
 
 
 def _at_requests(
@@ -1043,7 +1047,8 @@ class GroupNightPlan:
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
                 is_known = step.at in self._line.commits or step.at in self._line.unseen
                 self._left = None if is_known or step.before.pops or step.row.is_consuming else step
-                self._stop = step if step.at in self._line.commits else None
+                commits_later = step.at in self._line.commits and step.at not in self._line.switches
+                self._stop = step if commits_later else None
                 self._note_unseen(step, self._line.commits.get(step.at, {}))
                 if self._stop is None:
                     self._note_left_pull(step)
@@ -1055,7 +1060,7 @@ class GroupNightPlan:
                 if is_pulling:
                     self._reason = QUEUE_BEGAN_AGAIN
                 for restart in step.restarts:
-                    self._restart(restart, is_pulling)
+                    self._restart(restart, step.row, is_pulling)
 
     def _offsets_at_stop(self, at: int) -> dict[int, int]:
         """By queue id, where the group that stops at ``at`` (ms) had come, if it had not come to what was stored then.
@@ -1286,10 +1291,21 @@ class GroupNightPlan:
             change = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
             self.uncertain_changes += [change] if change is not None else []
 
-    def _restart(self, restart: QueueRestart, is_pulling: bool) -> None:
-        """A queue begins again. What waited for the group in the old one is lost to it."""
+    def _restart(self, restart: QueueRestart, row: SubscriptionRow, is_pulling: bool) -> None:
+        """A queue begins again. What waited for the group in the old one is lost to it.
+
+        The broker may hold a pull of the old queue: when that ends, the group goes on at the end of the new one.
+        """
         self._windows.leave(restart.queue_id)
         self._windows.move(restart.queue_id)
+        if is_pulling:
+            change = UncertainChange(
+                *self.group.key, FALSE, self._filters.at(row, restart.at).delivered, restart.at,
+                restart.at + HELD_PULL_MS, changed_at=row.valid_from, offsets={restart.queue_id: (0, NO_END)},
+                only_listed=True, physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)},
+                reason=HELD_IN_OLD_QUEUE, mode=_mode(row),
+            )  # fmt: skip
+            self.uncertain_changes.append(change)
         if not is_pulling and not (self._begins_anew and restart.keeps_offsets):
             self._position.begin_again(restart)
 

@@ -18,8 +18,8 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.pull_window import OffsetRange, PullWindow
 from filtering.delivery.topic_filters import DELIVERED, TopicFilters
 from filtering.matcher import packed_bits
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.subscription_data import SQL92, SUB_ALL, TAG
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 

@@ -55,8 +55,8 @@ from filtering.consumption.group import (
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainChange
 from filtering.frozen import frozen
+from filtering.names import retry_topics, subscribed_topic
 from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
-from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.predicate import FALSE, TRUE
 from filtering.pulls import is_pulling
 from filtering.sql92 import Expressions
@@ -217,9 +217,9 @@ class _NightPlanner:
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
         restarts = self._broker_offsets.restarts.get(key[1], ())
         requests = self._requests.get((key[0], subscribed_topic(*key)), {})
-        commits = {**self._commits.get(key, {}), **self._pops.read.get(key, {})}
+        commits, switches = self._commits.get(key, {}), self._pops.read.get(key, {})
         resets, unseen = self._resets.get(key, ()), self._unseen.get(key[0], {})
-        line = timeline(rows, resets, self._as_of, filters.is_pulling, restarts, commits, unseen, requests)
+        line = timeline(rows, resets, self._as_of, filters.is_pulling, restarts, commits, unseen, requests, switches)
         if self._config_before is not None and self._config_before != self._config:
             line = _with_new_switches(line, self._as_of, self._config_before)
         return line

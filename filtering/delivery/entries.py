@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from filtering.frozen import frozen
 from filtering.java import parse_long
+from filtering.names import LMQ_QUEUE_ID, is_lmq
 from filtering.rocketmq_version import RocketMQVersion
-from filtering.subscriptions.namespace import LMQ_QUEUE_ID, is_lmq
 
 if TYPE_CHECKING:
     from filtering.matcher.column import Column

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from filtering.broker_config import BrokerConfig
 from filtering.frozen import frozen
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.predicate import FALSE, TRUE, And, IsPresent, Not, Or, Predicate, TagsCodeIn, TextIn
 from filtering.pulls import refusal
 from filtering.sql92 import CompiledExpression
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 

@@ -6,7 +6,8 @@ of the former one. That is a *renewal*, and no delivery. After an offset reset, 
 former checkpoint is not acknowledged after the new one, or later. So it is when a broker that was killed hands out
 again what it had handed out since it saved its offsets.
 
-Source: PopMessageProcessor, AckMessageProcessor, ChangeInvisibleTimeProcessor, PopReviveService.
+Source: PopMessageProcessor, PopMessageResultFilterImpl, PullAPIWrapper, AckMessageProcessor,
+ChangeInvisibleTimeProcessor, PopReviveService.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.frozen import frozen
+from filtering.subscriptions.subscription_row import CompiledSubscription
+from filtering.tags_code import tags_codes
 
 Int64s = NDArray[np.int64]
 NONE = -1
@@ -109,6 +114,23 @@ def handed_out(
     return HandedOut(order[first], order[last], ends[last], acked_at[last])
 
 
+PAUSE = 1_000
+"""ms: a client that is switched to pulls, and pops again, allocates its queues twice, at least so long apart."""
+
+
+def pauses(queue: Int64s, popped_at: Int64s, start_offset: Int64s, queue_offset: Int64s) -> tuple[Int64s, Int64s]:
+    """Where a pop began to read beyond the last message that the pop before it handed out, after a PAUSE.
+
+    Arrays have an element for each message that a pop handed out: its queue, when the pop was (ms), where it began to
+    read, and the message. Returns the positions of the last message before each pause and of the first one after it.
+    """
+    order = np.lexsort((queue_offset, start_offset, popped_at, queue))
+    before, after = order[:-1], order[1:]
+    is_pause = (queue[before] == queue[after]) & (popped_at[after] - popped_at[before] >= PAUSE)
+    is_pause &= start_offset[after] > queue_offset[before] + 1
+    return before[is_pause], after[is_pause]
+
+
 def numbered(columns: Sequence[Int64s]) -> Int64s:
     """A number for each row: the same for rows with the same values, and only for them."""
     numbers, radix = np.zeros(len(columns[0]), np.int64), 1
@@ -172,3 +194,83 @@ def _begin_of_equal(ordered: Int64s) -> Int64s:
     """For each of some values in order, the position of the first one that is equal."""
     begin: Int64s = np.maximum.accumulate(np.where(_is_other_than_before(ordered), np.arange(len(ordered)), 0))
     return begin
+
+
+# Which of the messages that pops handed out are dropped by their tags.
+#
+# The broker compares hashes of tags with the subscription of the request. Then the proxy or the client compares the
+# tags themselves, with the same subscription. No record has it: it is the one in force, or that of another client of
+# the group. So a message is certain only if all of the subscriptions that could have handed it out decide alike.
+
+
+Mask = NDArray[np.bool_]
+
+
+@frozen(eq=False)
+class TagCheck:
+    """Of some messages: which are dropped, and of which that is not known.
+
+    ``is_in_force``: whether it was the subscription in force that handed it out, as far as clients are known.
+    """
+
+    is_dropped: Mask
+    is_uncertain: Mask
+    is_in_force: Mask
+
+
+def check_tags(
+    tags: pa.ChunkedArray,
+    in_force: CompiledSubscription,
+    others: Sequence[CompiledSubscription] = (),
+    at_other_times: Sequence[CompiledSubscription] = (),
+) -> TagCheck:
+    """What becomes of messages with these ``tags`` (a text or null each), which pops handed out.
+
+    ``others``: the subscriptions of clients that do not have the one in force. If the clients decide differently, the
+    subscription in force decides. A message whose hash is in none of them was handed out by a request with another
+    subscription: a client changed its tags before it registered them, or events without client ids hide that clients
+    disagree. It counts as received. Then requests may carry one of ``at_other_times``, so what these decide otherwise
+    is uncertain, too.
+    """
+    masks = _Masks.of(tags, (in_force, *others))
+    carries_other = ~masks.handed_out[0]
+    dropped_in_force = ~carries_other & ~masks.kept[0]
+    is_uncertain, is_unknown = masks.is_uncertain, ~masks.handed_out.any(axis=0)
+    is_in_force = ~carries_other & ~is_uncertain
+    is_dropped = np.where(is_uncertain, dropped_in_force, masks.is_dropped)
+    if is_unknown.any() and at_other_times:
+        is_uncertain = is_uncertain | _Masks.of(tags, (in_force, *others, *at_other_times)).is_uncertain
+    return TagCheck(is_dropped, is_uncertain, is_in_force)
+
+
+@frozen(eq=False)
+class _Masks:
+    """By subscription and message, whether it may have handed out the message, and whether its client then keeps it."""
+
+    handed_out: Mask
+    kept: Mask
+
+    @classmethod
+    def of(cls, tags: pa.ChunkedArray, subscriptions: Sequence[CompiledSubscription]) -> _Masks:
+        hashes = np.array(tags_codes(tags))
+        masks = zip(*(_masks(tags, hashes, subscription) for subscription in subscriptions), strict=True)
+        return cls(*map(np.array, masks))
+
+    @property
+    def is_dropped(self) -> Mask:
+        """Whether a subscription that may have handed out the message drops it."""
+        return np.array((self.handed_out & ~self.kept).any(axis=0))
+
+    @property
+    def is_uncertain(self) -> Mask:
+        """Whether subscriptions decide differently, or none may have handed out the message."""
+        is_kept = np.array((self.handed_out & self.kept).any(axis=0))
+        return np.array(is_kept == self.is_dropped)
+
+
+def _masks(tags: pa.ChunkedArray, hashes: NDArray[np.int64], subscription: CompiledSubscription) -> tuple[Mask, Mask]:
+    """Which messages the broker may hand out to a request with a subscription, and which its client then keeps."""
+    if not subscription.tags_set:
+        return np.ones(len(tags), bool), np.ones(len(tags), bool)
+    is_kept = pc.is_in(tags, value_set=pa.array(subscription.tags_set, pa.string()))
+    return np.isin(hashes, subscription.code_set or ()), np.array(is_kept)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from filtering.counted import check_type
 from filtering.predicate import Predicate, from_json
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, version_of
-from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import SuspiciousPart, lint
 from filtering.sql92.lowering import EvaluationOutcome, Lowering
 from filtering.sql92.nodes import Node
 from filtering.sql92.normal_form import NormalFormBuilder, PredicateBuilder
-from filtering.sql92.parser import SyntaxTree, parse
+from filtering.sql92.parser import InvalidExpression, SyntaxTree, parse
 from filtering.sql92.reference import evaluate
 from filtering.sql92.tokens import TEXT_SEARCHES
 

@@ -24,9 +24,8 @@ from filtering.predicate import Predicate
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import nodes
 from filtering.sql92.compiled import compile
-from filtering.sql92.errors import InvalidExpression, on_one_line
 from filtering.sql92.nodes import Node, Recursion, Search, computed
-from filtering.sql92.parser import parse
+from filtering.sql92.parser import InvalidExpression, on_one_line, parse
 from filtering.sql92.predicate_sql import COMPARISONS, ENGINES, PredicateWriter, Properties
 from filtering.sql92.tokens import NAME, NUMBER, STRING, string_value, tokenize
 

@@ -10,11 +10,10 @@ from typing import NamedTuple
 from filtering.predicate import FALSE, TRUE, NumberType, Predicate
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import nodes
-from filtering.sql92.errors import EvaluationError
 from filtering.sql92.lowering import EvaluationOutcome, Value, operand
 from filtering.sql92.nodes import Node, Number, Property, inside
 from filtering.sql92.parser import advice_at, compare, is_quoted_name, sentence
-from filtering.sql92.reference import evaluate
+from filtering.sql92.reference import EvaluationError, evaluate
 from filtering.sql92.tokens import string_literal
 from filtering.subscription_data import tags_in
 

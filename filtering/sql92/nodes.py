@@ -6,7 +6,7 @@ A tree may be as deep as the text is long, so no function here recurses.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -288,3 +288,98 @@ def computed(recursion: Recursion[_Result]) -> _Result:
             result = returned.value
     value: _Result = result
     return value
+
+
+# Writes a node of an expression as text with the same meaning.
+
+
+def expression_text(root: Node, images: Mapping[Node, str] | None = None) -> str:
+    """The node as text that compiles to the same tree. ``images``: replacements for nodes."""
+    parts: list[str] = []
+    stack: list[Node | str] = [root]
+    while stack:
+        piece = stack.pop()
+        if isinstance(piece, str):
+            parts.append(piece)
+        elif images is not None and piece in images:
+            parts.append(images[piece])
+        else:
+            stack += reversed(_pieces(piece))
+    return "".join(parts)
+
+
+def _pieces(node: Node) -> list[Node | str]:
+    match node:
+        case Property():
+            return [node.name]
+        case TextLiteral():
+            return [string_literal(node.value)]
+        case NumberLiteral():
+            return [node.image]
+        case BooleanLiteral():
+            return ["TRUE" if node.value else "FALSE"]
+        case NullLiteral():
+            return ["NULL"]
+        case Parentheses():
+            return ["(", node.operand, ")"]
+        case Minus():
+            return ["- " if isinstance(node.operand, Minus) else "-", node.operand]
+        case IsNull():
+            return [node.operand, " IS NULL"]
+        case Between():
+            return _between(node, "")
+        case In():
+            return _in(node, "")
+        case TextSearch():
+            return [node.operand, _search(node.search, node.negated), string_literal(node.text)]
+        case Not():
+            return _negated(node)
+        case Binary():
+            return [node.left, f" {_operator(node)} ", node.right]
+    raise TypeError(f"{type(node).__name__} is not a node of an expression")
+
+
+def _operator(node: Binary) -> str:
+    match node:
+        case Or():
+            return "OR"
+        case And():
+            return "AND"
+        case Equal():
+            return "="
+        case NotEqual():
+            return "<>"
+        case Ordering():
+            return node.comparison.value
+    raise TypeError(f"{type(node).__name__} has no operator")
+
+
+def _search(search: Search, negated: bool) -> str:
+    return f" NOT {search.value} " if negated else f" {search.value} "
+
+
+def _negated(node: Not) -> list[Node | str]:
+    """NOT stands before a property, a boolean or parentheses. In any other case it is part of the operator."""
+    match node.operand:
+        case IsNull(operand=operand):
+            return [operand, " IS NOT NULL"]
+        case Between() as between:
+            return _between(between, "NOT ")
+        case In() as listed:
+            return _in(listed, "NOT ")
+    return ["NOT ", node.operand]
+
+
+def _between(node: Between, negation: str) -> list[Node | str]:
+    return [node.operand, f" {negation}BETWEEN ", node.low, " AND ", node.high]
+
+
+def _in(node: In, negation: str) -> list[Node | str]:
+    return [f"{node.name} {negation}IN ({', '.join(map(string_literal, node.texts))})"]
+
+
+def is_combination(node: Node) -> bool:
+    """Whether the node, without parentheses around it, combines others: AND, OR, NOT before parentheses or a NOT."""
+    if isinstance(node, Not):
+        return isinstance(node.operand, (Parentheses, Not))
+    return isinstance(node, (And, Or))

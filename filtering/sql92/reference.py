@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 from filtering.counted import shortened
 from filtering.predicate import TRUE_TEXTS, Comparison, NumberType, parse
 from filtering.sql92 import nodes
-from filtering.sql92.errors import EvaluationError
 from filtering.sql92.nodes import Node, Number, Recursion, Search, computed
 from filtering.sql92.parser import compare
 
@@ -20,6 +19,10 @@ Value: TypeAlias = bool | str | Number | None
 Properties: TypeAlias = Mapping[str, str]
 _SHOWN = 60
 """Characters of a text in an error."""
+
+
+class EvaluationError(Exception):
+    """The broker's evaluation of the expression fails on a message. The broker does not deliver that message."""
 
 
 def evaluate(root: Node, properties: Properties) -> bool | None:

@@ -1,7 +1,7 @@
 """Subscription events: clients register, leave, or send a subscription with their pulls; operators set offsets.
 
 They are read from JSON lines, from RocketMQ's own consumerFilter.json, and from YAML lists (both
-in :mod:`filtering.subscriptions.sources`).
+in :mod:`schemas.subscription_files`).
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class SubscriptionEvents:
     """The ``entries`` of a source in its own order, with versions only where it has them, and the ``rejected`` ones.
 
     A snapshot has the subscriptions at one time, without the changes before: see
-    :mod:`filtering.subscriptions.sources`. ``broadcasting``: groups that broadcast, with their topics; they have no
+    :mod:`schemas.subscription_files`. ``broadcasting``: groups that broadcast, with their topics; they have no
     entries, since their clients are not known. ``not_watched``: the times (ms) from which and up to which nobody
     watched the broker.
     """

@@ -21,9 +21,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from filtering.frozen import frozen
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.subscription_data import SQL92, ConsumerGroupInfo, Subscription, expression_type, filter_of
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, Operation, SubscriptionEvent, in_order
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
 ALLOCATION = 2_000
 """ms: a client of Java gives its subscriptions a new version when it gets other queues: at its start, and when another

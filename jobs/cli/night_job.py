@@ -17,6 +17,7 @@ from pathlib import Path
 
 from answers.export import DELIVERIES
 from answers.facts import BrokerFacts, open_facts
+from answers.rendering import expression_line, short
 from answers.report import (
     Counts,
     GroupCounts,
@@ -35,7 +36,7 @@ from filtering.subscriptions.events import GroupTopic, Operation
 from jobs.cli import options as shared
 from jobs.cli.application import CheckFailed, describe
 from jobs.cli.prometheus import night_metrics, write
-from jobs.cli.text import BROKERS_NAMED, count, expression_line, print_by_line, print_table, short
+from jobs.cli.text import BROKERS_NAMED, count, print_by_line, print_table
 from jobs.cli.without_pandas import allow_pandas
 from jobs.night.inputs import (
     BrokerEntry,

@@ -148,8 +148,8 @@ def period_of(options: argparse.Namespace) -> tuple[int, int]:
 
 def warehouse_of(text: str) -> Warehouse:
     """The warehouse that an option names: a folder, or a schema of a catalog if there is no such folder."""
-    from schemas.catalog_tables import catalog_warehouse, is_catalog_name
     from schemas.delta.warehouse import Warehouse
+    from schemas.spark_views import catalog_warehouse, is_catalog_name
 
     is_in_catalog = is_catalog_name(text) and not Path(text).exists()
     return catalog_warehouse(session(), text) if is_in_catalog else Warehouse.at(text)
@@ -157,7 +157,7 @@ def warehouse_of(text: str) -> Warehouse:
 
 def register_in_catalog(warehouse: Warehouse) -> None:
     """Registers the tables in the catalog, if the warehouse is in one."""
-    from schemas.catalog_tables import register_tables
+    from schemas.spark_views import register_tables
 
     if warehouse.catalog is not None:
         register_tables(session(), warehouse)

@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
-from filtering.explanation.journey import group_of_topic, is_copy
+from filtering.journey import group_of_topic, is_copy
+from filtering.names import RETRY_TOPIC_PREFIX, SEPARATOR, namespace_of, retry_topics
 from filtering.pops.handed_out import NONE, matching, nth, numbered
-from filtering.pops.record import retry_topics
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, SEPARATOR, namespace_of
 from filtering.time_spans import DAY
 from jobs.night.commit import Changes
 from schemas.arrow_batches import codes, gathered, replaced, split

@@ -2,7 +2,7 @@
 
 - StoreSnapshot: a copy of a broker's store, with its log, queues, consumer offsets and subscriptions.
 - Broker: which broker a run replays, with which configuration and version (:func:`broker_of`).
-- SubscriptionFile: files of subscriptions, read with :mod:`filtering.subscriptions.sources` and combined.
+- SubscriptionFile: files of subscriptions, read with :mod:`schemas.subscription_files` and combined.
 - BrokerEntry: an entry of the file for ``--brokers``. FilterHook: one of that for ``--filter-hooks``.
 
 All raise UsageError for what they cannot read.
@@ -30,11 +30,9 @@ from filtering.delivery.filter_hooks import FunctionHook, Hook
 from filtering.frozen import frozen
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, ShownVersions
 from filtering.subscriptions.events import GroupTopic, InvalidSubscriptionEvent, SubscriptionEvents
-from filtering.subscriptions.operator_tools import versions_in_log
-from filtering.subscriptions.sources import is_consumer_filter, parse_subscriptions
 from filtering.time_spans import DAY
-from filtering.yaml_input import InvalidYaml, load
 from schemas.errors import PROGRAM, UsageError
+from schemas.operator_tools import versions_in_log
 from schemas.rocketmq_store.commitlog_walk import Records, Walk, first_piece
 from schemas.rocketmq_store.config_files import (
     broker_name,
@@ -43,14 +41,15 @@ from schemas.rocketmq_store.config_files import (
     saves_time_of_offsets,
     versions_in_store,
 )
-from schemas.rocketmq_store.consume_queue_ext import has_extension
-from schemas.rocketmq_store.queue_files import queue_index, reads_database
+from schemas.rocketmq_store.queue_files import has_extension, queue_index, reads_database
 from schemas.rocketmq_store.record_layout import longs
 from schemas.rocketmq_store.recovery import checkpoint
 from schemas.rocketmq_store.segments import Segment, segments
 from schemas.run_ledger import GIVEN, GIVEN_BEFORE, NOT_SHOWN, VERSION_FROM, LedgerEntry, version_text
 from schemas.storage import Storage, local_path
+from schemas.subscription_files import is_consumer_filter, parse_subscriptions
 from schemas.version import IS_PACKAGE
+from schemas.yaml_input import InvalidYaml, load, load_file
 
 # Stores.
 
@@ -228,8 +227,10 @@ def read_broker_config(file: Path, version: RocketMQVersion = NEWEST) -> ReadBro
     """Reads the broker.conf of a broker of a version, or the same settings in YAML. Raises UsageError."""
     try:
         if file.suffix in (".yaml", ".yml"):
-            return ReadBrokerConfig(BrokerConfig.from_yaml(file.read_text(encoding="utf-8")))
+            return ReadBrokerConfig(BrokerConfig.from_yaml(load(file.read_text(encoding="utf-8"))))
         return read_properties(file.read_text(encoding="latin-1"), version)  # as Java reads properties
+    except InvalidYaml as error:
+        raise UsageError(f"{file}: line {error.line}: {error}") from None
     except (InvalidBrokerConfig, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {error}") from None
 
@@ -450,10 +451,7 @@ class BrokerEntry:
 
 def read_brokers(file: Path, shared: SubscriptionFile | None) -> list[BrokerEntry]:
     """Reads a list of brokers. ``shared``: the subscriptions of those without an own file. Raises UsageError."""
-    try:
-        document = load(file.read_text(encoding="utf-8", errors="replace"))
-    except InvalidYaml as error:
-        raise UsageError(f"{file}, line {error.line}: {error}") from None
+    document = load_file(file.read_text(encoding="utf-8", errors="replace"), file)
     if not isinstance(document, list) or not document:
         raise UsageError(f"{file} is not a list of brokers; start each with a dash, as in - store: /backup/a/store")
     return [_entry(entry, f"{file}, broker {number}", file.parent, shared) for number, entry in enumerate(document, 1)]
@@ -523,10 +521,7 @@ def text_of(hooks: Iterable[FilterHook]) -> str:
 
 def read_filter_hooks(file: Path) -> tuple[FilterHook, ...]:
     """The hooks listed in ``file``. Raises UsageError for an entry that is not a hook."""
-    try:
-        entries = load(file.read_text(encoding="utf-8", errors="replace")) or []
-    except InvalidYaml as error:
-        raise UsageError(f"{file}, line {error.line}: {error}") from None
+    entries = load_file(file.read_text(encoding="utf-8", errors="replace"), file) or []
     if not isinstance(entries, list):
         raise UsageError(f"{file} is not a list; start each hook with a dash, as in - group: cg_paid")
     return tuple(_hook(entry, f"{file}, hook {number}") for number, entry in enumerate(entries, start=1))

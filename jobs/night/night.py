@@ -30,7 +30,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -52,11 +52,11 @@ from filtering.delivery.pull_window import (
     filter_data_in_force,
 )
 from filtering.frozen import frozen
+from filtering.names import is_lmq
 from filtering.pops.modes import PopGroups, PopModes, Pops
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_line, with_offsets
 from filtering.subscriptions.history import states_by_key, subscription_history
-from filtering.subscriptions.namespace import is_lmq
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, DAY, FOREVER
 from jobs.night.commit import Changes
@@ -68,6 +68,7 @@ from jobs.night.pops import (
     NO_POP_COUNTS,
     RECORD,
     NightPops,
+    PassedOver,
     PopCounts,
     add_planned_pops,
     by_kind,
@@ -75,6 +76,7 @@ from jobs.night.pops import (
     read_by_pops,
     read_records,
 )
+from jobs.night.pulled_between_pops import pulls_between_pops, uncertain_pulls, unpopped
 from jobs.night.repeat import NewMessages
 from jobs.night.rows import FilteredPart, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
 from jobs.night.steps import ALL_STEPS, Step
@@ -551,8 +553,9 @@ class Night:
         backlog = self._backlog(plan)  # before the files of new messages are added: it would filter them, too
         new = self._tasks.add(new)
         late = self._late(plan, instants)
-        popped = self._pop()
-        parts = [part for part in (new, backlog, late) if part is not None]
+        popped, passed_over = self._pop()
+        pulled = self._pulled_between_pops(passed_over)
+        parts = [part for part in (new, backlog, late, pulled) if part is not None]
         queues = queue_nights(
             new.result.queues,
             late.result.queues if late is not None else {},
@@ -560,6 +563,12 @@ class Night:
             restarts,
             instants,
         )
+        if pulled is not None:
+            plan = replace(
+                plan,
+                backlog=[*plan.backlog, *chain(*pulled.windows.values())],
+                uncertain_changes=[*plan.uncertain_changes, *chain(*pulled.uncertain_changes.values())],
+            )
         self.changes.add_rows(PULL_WINDOWS, [window_rows(plan, self.changes.run)])
         self._add_consumptions()
         traced = self._decide_by_traces()
@@ -616,10 +625,10 @@ class Night:
         expected, self._pops = self._pops, self._when_groups_pop(expects_record=False)
         return self._pops != expected
 
-    def _pop(self) -> PopCounts:
-        """Writes what groups popped."""
+    def _pop(self) -> tuple[PopCounts, Mapping[GroupTopic, PassedOver]]:
+        """Writes what groups popped. Also returns what they passed over between two pops."""
         if Step.DELIVER not in self.steps or not self.pop_modes.are_written_down(self.broker):
-            return NO_POP_COUNTS
+            return NO_POP_COUNTS, {}
         pops = NightPops(
             self.state,
             self.changes,
@@ -631,9 +640,31 @@ class Night:
             self._acknowledgements,
             self._end,
             self._pops.recorded,
+            self.offsets.committed,
             self.new.recovered_ranges,
         )
-        return replace(pops.run(), popping=self._pops.recorded.keys())
+        counts = replace(pops.run(), popping=self._pops.recorded.keys())
+        return counts, pops.passed_over
+
+    def _pulled_between_pops(self, passed_over: Mapping[GroupTopic, PassedOver]) -> FilteredPart | None:
+        """Filters what pops passed over though it matches: the group was switched to pulls, and back, meanwhile.
+
+        An operator may also have moved its offset. So this is uncertain.
+        """
+        filters = NightFilters(self.history, self.broker, self.pop_groups)
+        candidates = unpopped(passed_over, self._states, filters)
+        if not candidates:
+            return None
+        offsets = np.concatenate([each.commitlog_offset for each in chain(*candidates.values())])
+        ranges = stored_ranges(self.changes.files, (int(offsets.min()), int(offsets.max()) + 1))
+        windows = pulls_between_pops(candidates, self.broker.bloom_filter.m, ranges, self.changes)
+        if not windows:
+            return None
+        uncertain = {topic: uncertain_pulls(own) for topic, own in windows.items()}
+        topics = works_by_topic(self.broker, windows, uncertain)
+        result = self._tasks.filter_stored(ranges, (DELIVERY_BLOCKS,), topics)
+        self._tasks.add_files(result)
+        return FilteredPart(windows, uncertain, result)
 
     def _add_planned_pops(self) -> None:
         """Writes what groups popped that the broker did not write down."""

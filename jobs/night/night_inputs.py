@@ -15,7 +15,6 @@ from filtering.frozen import frozen
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import InvalidSubscriptionEvent, SubscriptionEvent, event_line, in_order
 from filtering.subscriptions.history import in_force_at
-from filtering.subscriptions.sources import differences, later_events
 from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, SubscriptionFile, text_of
 from jobs.night.log import LogPlan
 from jobs.night.past import BrokerState
@@ -48,6 +47,7 @@ from schemas.run_ledger import (
     VERSION_FROM,
     WATCHED_TO,
 )
+from schemas.subscription_files import differences, later_events
 from schemas.version import VERSION
 
 # The subscription events of a night: those that earlier nights applied, merged with those of a file.

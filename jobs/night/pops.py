@@ -20,15 +20,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.consumption.group import HELD_PULL_MS
-from filtering.consumption.offsets import Offsets
+from filtering.consumption.offsets import SAVE_DELAY, Offsets
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
 from filtering.delivery.entries import Int64s, has_entry, positions_in
 from filtering.frozen import frozen
-from filtering.pops.handed_out import NONE, Records, handed_out, matching, numbered
+from filtering.names import CHECKPOINT, retry_topics, subscribed_topic
+from filtering.pops.handed_out import NONE, Records, check_tags, handed_out, matching, numbered, pauses
 from filtering.pops.modes import Interval, PopGroups
-from filtering.pops.record import CHECKPOINT, retry_topics, subscribed_topic
-from filtering.pops.tag_check import check_tags
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GRPC_SIMPLE, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import states_by_key
@@ -101,6 +100,25 @@ class PopCounts:
 
 
 NO_POP_COUNTS = PopCounts()
+NOWHERE = np.empty(0, np.int64)
+
+
+@frozen(eq=False)
+class PassedOver:
+    """What lies in queues between two pops of a group on a topic, and neither of them handed out.
+
+    Elements are pauses: [``begin``, ``end``) are queue offsets, between pops at ``since`` and ``until`` (ms).
+    ``commitlog_offset`` are the messages, each with its store time (ms) and the number of its pause in ``pause``.
+    """
+
+    queue_id: Int64s
+    begin: Int64s
+    end: Int64s
+    since: Int64s
+    until: Int64s
+    commitlog_offset: Int64s
+    store_timestamp: Int64s
+    pause: Int64s
 
 
 @frozen(eq=False)
@@ -115,15 +133,22 @@ class QueuedMessages:
 
     @classmethod
     def of(cls, rows: pa.Table) -> QueuedMessages:
-        offsets, places = rows["queue_offset"].to_numpy(), rows["commitlog_offset"].to_numpy()
-        by_queue = {}
-        for queue, own in positions_by(rows, ["topic", "queue_id"]):
-            own_offsets = offsets[own]
-            if (np.diff(own_offsets) <= 0).any():
-                order = np.lexsort((places[own], own_offsets))
-                own, own_offsets = own[order], own_offsets[order]
-            by_queue[queue] = own, own_offsets
+        offsets = rows["queue_offset"].to_numpy()
+        own_by_queue = positions_by(rows, ["topic", "queue_id"])
+        by_queue = {queue: _by_queue_offset(own, offsets[own]) for queue, own in own_by_queue}
         return cls(rows.select(_OF_MESSAGE).combine_chunks(), by_queue)
+
+    def followed_by(self, later: QueuedMessages) -> QueuedMessages:
+        """These messages, and later ones of the log."""
+        if not len(self.rows):
+            return later
+        by_queue, nothing = {}, (NOWHERE, NOWHERE)
+        for queue in self.by_queue.keys() | later.by_queue.keys():
+            first, first_offsets = self.by_queue.get(queue, nothing)
+            last, last_offsets = later.by_queue.get(queue, nothing)
+            own = np.append(first, last + len(self.rows))
+            by_queue[queue] = _by_queue_offset(own, np.append(first_offsets, last_offsets))
+        return QueuedMessages(pa.concat_tables([self.rows, later.rows]), by_queue)
 
     def find(self, pops: pa.Table) -> Int64s:
         """The position of the message of each pop: the last one with its queue offset before the checkpoint, or NONE.
@@ -146,11 +171,19 @@ class QueuedMessages:
         return at
 
 
+def _by_queue_offset(own: Int64s, offsets: Int64s) -> tuple[Int64s, Int64s]:
+    """Positions of a queue's messages and their queue offsets, in the order of these, and then of the log."""
+    if (np.diff(offsets) > 0).all():
+        return own, offsets
+    order = np.lexsort((own, offsets))
+    return own[order], offsets[order]
+
+
 class NightPops:
     """The pops of one night. ``end``: the physical offset up to which the night goes.
 
     ``subscriptions``: the states in force, by group and topic. ``events``: with those of each client. ``popping``: when
-    groups pop topics.
+    groups pop topics. ``committed``: the offsets that the broker has when the night ends.
     ``checkpoints``, ``acknowledgements``: those that the night read (:func:`by_kind`).
     ``recovered_ranges``: the parts of the log that only this night could read.
     """
@@ -167,6 +200,7 @@ class NightPops:
         acknowledgements: pa.Table,
         end: int,
         popping: Mapping[GroupTopic, Sequence[Interval]],
+        committed: Mapping[GroupTopic, Offsets],
         recovered_ranges: Sequence[LogRange] = (),
     ) -> None:
         self._state = state
@@ -175,9 +209,12 @@ class NightPops:
         self._begin, self._end = state.filtered_to, end
         self._read = checkpoints, acknowledgements
         self._popping = popping
+        self._committed = committed
         self._recovered_ranges = recovered_ranges
         self._subscriptions = subscriptions
         self._events, self._expressions = events, expressions
+        self.passed_over: Mapping[GroupTopic, PassedOver] = {}
+        """Of groups that remoting clients pop: an operator may have switched them to pulls and back meanwhile."""
 
     def run(self) -> PopCounts:
         """Adds the rows of pops and deliveries to the changes. Returns the counts of deliveries.
@@ -193,16 +230,60 @@ class NightPops:
             reading = thread.submit(self._messages, topics, self._begin, self._end)
             pops = _pops(before, self._without_known(checkpoints), acknowledgements, self._changes.run)
             old, new = pops.slice(0, len(before)), pops.slice(len(before))
-            earlier, tonight = self._messages(topics, self._first_message(new), self._begin), reading.result()
-            at = tonight.find(new)
-            at = np.where(at == NONE, earlier.find(new), at + len(earlier.rows))
-            messages = pa.concat_tables([earlier.rows, tonight.rows]).take(_optional(at))
-            pops = self._redelivered(pa.concat_tables([old, _with_messages(new, messages)]))
+            earlier = self._messages(topics, self._first_message(new), self._begin)
+            messages = earlier.followed_by(reading.result())
+            popped = messages.rows.take(_optional(messages.find(new)))
+            pops = self._redelivered(pa.concat_tables([old, _with_messages(new, popped)]))
             old, new = pops.slice(0, len(before)), pops.slice(len(before))
             writing = thread.submit(self._write, old, new, self._open_since(records))
-            counts = self._deliver(new, messages)
+            counts = self._deliver(new, popped)
+            self.passed_over = dict(self._passed_over(new, messages))
             writing.result()
         return counts
+
+    def _passed_over(self, pops: pa.Table, messages: QueuedMessages) -> Iterator[tuple[GroupTopic, PassedOver]]:
+        if not self._switched_by_operators:
+            return
+        popped = dict(positions_by(pops, ["consumer_group", "topic"]))
+        places, times = (messages.rows[name].to_numpy() for name in ("commitlog_offset", "store_timestamp"))
+        handed = pops["commitlog_offset"].fill_null(NONE).to_numpy()
+        names = ("queue_id", "popped_at", "start_offset", "queue_offset")
+        # What was stored just before the snapshot may have been popped after the log was copied.
+        end = int(pc.max(messages.rows["store_timestamp"]).as_py() or 0) - SAVE_DELAY
+        for key in sorted(self._switched_by_operators & popped.keys()):
+            own = popped[key]
+            bounds = [(queue_id, end, offset, offset - 1) for queue_id, offset in self._committed.get(key, {}).items()]
+            if self._state.as_of is not None:
+                before = self._state.offsets.of(key)
+                bounds += [(queue_id, self._state.as_of, offset, offset - 1) for queue_id, offset in before.items()]
+            columns = [
+                np.append(pops[name].to_numpy()[own], each)
+                for name, each in zip(names, np.array(bounds, np.int64).reshape(-1, 4).T, strict=True)
+            ]
+            queue_id, popped_at, start_offset, queue_offset = columns
+            last, first = pauses(*columns)
+            is_within = np.zeros(len(last), bool)
+            for since, until in self._popping.get(key, ()):
+                is_within |= (since <= popped_at[last]) & (popped_at[first] < until)
+            last, first = last[is_within], first[is_within]
+            begin, stop = queue_offset[last] + 1, start_offset[first]
+            queues = {
+                queue: messages.by_queue.get((key[1], queue), (NOWHERE, NOWHERE))
+                for queue in np.unique(queue_id[last]).tolist()
+            }
+            at, pause = _stored_between(queues, queue_id[last], begin, stop)
+            is_left = ~np.isin(places[at], handed[own]) & (times[at] < popped_at[first][pause])
+            # The offsets with which the night began may be older than the last pops before it.
+            is_left &= (places[at] >= self._begin) | (last < len(own))[pause]
+            if is_left.any():
+                at, pause = at[is_left], pause[is_left]
+                passed = queue_id[last], begin, stop, popped_at[last], popped_at[first]
+                yield key, PassedOver(*passed, places[at], times[at], pause)
+
+    @property
+    def _switched_by_operators(self) -> frozenset[GroupTopic]:
+        """The groups and topics of remoting clients that were once told how to consume."""
+        return self._groups.popping | self._groups.pulling
 
     def _write(self, old: pa.Table, new: pa.Table, open_since: Where) -> None:
         if len(old):
@@ -333,16 +414,19 @@ class NightPops:
     def _may_be_for_nobody(self, pops: pa.Table) -> NDArray[np.bool_]:
         """Which pops may be those of the last requests of SimpleConsumers that left, or of clients that pull now.
 
-        Nobody acknowledged them, or asked for a later redelivery. A client that is told to pull drops what it popped.
+        Nobody acknowledged them, or asked for a later redelivery. A client that is told to pull drops what it popped;
+        so a message that remoting clients popped, and that came again, may have been dropped when they were switched.
         """
         is_kept = pc.or_(pc.is_valid(pops["acknowledged_at"]), pc.is_valid(pops["renewed_at"]))
         may_be = np.zeros(len(pops), bool)
         at = np.flatnonzero(~np.array(is_kept))
-        popped_at = pops["popped_at"].to_numpy()
+        popped_at, is_redelivered = pops["popped_at"].to_numpy(), np.array(pc.is_valid(pops["redelivered_as"]))
         left = leaves_of_simple_consumers(self._events)
         for (group, topic), own in positions_by(pops.take(pa.array(at)), ["consumer_group", "topic"]):
             ended = [until for _, until in self._popping.get((group, subscribed_topic(group, topic)), ())]
             since = [*left.get(group, ()), *(until - HELD_PULL_MS for until in ended if until < FOREVER)]
+            if (group, subscribed_topic(group, topic)) in self._switched_by_operators:
+                may_be[at[own]] |= is_redelivered[at[own]]
             for begin in since:
                 may_be[at[own]] |= (begin <= popped_at[at[own]]) & (popped_at[at[own]] < begin + HELD_PULL_MS)
         return may_be
@@ -407,6 +491,25 @@ class NightPops:
     def _differing(self) -> Mapping[GroupTopic, Sequence[GroupClients]]:
         """When clients of groups had different subscriptions, by group and topic."""
         return states_by_key(differing_states(self._events))
+
+
+def _stored_between(
+    stored_in: Mapping[int, tuple[Int64s, Int64s]], queue_id: Int64s, begin: Int64s, end: Int64s
+) -> tuple[Int64s, Int64s]:
+    """The positions of the messages between two offsets of queues, and the number of each one's pair of offsets.
+
+    ``stored_in``: by queue id, the positions of its messages by queue offset, and these offsets. Queues that began
+    again are left out.
+    """
+    found, pairs = [NOWHERE], [NOWHERE]
+    for queue, (stored, offsets) in stored_in.items():
+        if (np.diff(offsets) > 0).all() and (np.diff(stored) > 0).all():
+            in_queue = np.flatnonzero(queue_id == queue)
+            low, high = (np.searchsorted(offsets, each[in_queue]) for each in (begin, end))
+            count = high - low
+            found.append(stored[np.arange(count.sum()) + np.repeat(low - np.cumsum(count) + count, count)])
+            pairs.append(np.repeat(in_queue, count))
+    return np.concatenate(found), np.concatenate(pairs)
 
 
 def leaves_of_simple_consumers(events: Iterable[SubscriptionEvent]) -> dict[str, list[int]]:

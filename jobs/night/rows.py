@@ -35,7 +35,7 @@ from filtering.delivery.entries import Int64s, positions_in
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.topic_filters import count_uncertain
 from filtering.frozen import frozen
-from filtering.pops.record import subscribed_topic
+from filtering.names import subscribed_topic
 from filtering.subscriptions.events import InvalidSubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes

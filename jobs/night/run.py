@@ -28,10 +28,10 @@ from filtering.consumption.clients import assumption
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.counted import counted, listed
 from filtering.frozen import frozen
+from filtering.names import is_system_group
 from filtering.pops.modes import PopGroups, PopModes
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
-from filtering.subscriptions.namespace import is_system_group
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes, commit, compact, next_run
 from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, text_of

@@ -37,8 +37,8 @@ from filtering.delivery.filter_hooks import Hook, after_hooks
 from filtering.delivery.pull_window import FilterDataInForce, PullWindow, UncertainChange
 from filtering.delivery.topic_filters import BlockResult, TopicFilters, UncertainEntries, count_lost_pulls
 from filtering.frozen import frozen
+from filtering.names import is_lmq
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.namespace import is_lmq
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
 from schemas.arrow_batches import dictionary_column, repeated
 from schemas.commitlog import COMMITLOG

@@ -4,7 +4,7 @@ A trace is stronger than any rule, so it decides
 
 - the messages in *uncertain* windows, those of clients that disagree, and those that were in flight when the group left
   or changed its subscription: one that a client traced is DELIVERED, and one that complete traces deny is DENIED
-  (:mod:`schemas.trace_comparison`);
+  (:mod:`schemas.messages.traces`);
 - whether a group got the messages that the broker deleted in the night in which it came back for them;
 - how often a message was received: if a client traced it more often than the rules say, the other times are
   deliveries, too, as when a client leaves while it consumes;
@@ -32,8 +32,8 @@ from filtering.delivery.block_schema import MATCH, Outcome
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, WindowKind
 from filtering.frozen import frozen
+from filtering.names import subscribed_topic
 from filtering.pops.handed_out import NONE, matching, nth
-from filtering.pops.record import subscribed_topic
 from filtering.subscriptions.events import GroupTopic
 from filtering.time_spans import FOREVER
 from jobs.night.commit import Changes
@@ -44,10 +44,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, positions_of, table_of_pairs
 from schemas.delta.table_rows import group_numbers, one_of, positions_by, sorted_by, within
-from schemas.pops import POPS, RECORDED, TRACED
-from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
-from schemas.run_ledger import filtered_to
-from schemas.trace_comparison import (
+from schemas.messages.traces import (
     TRACE_COLUMNS,
     Mask,
     compared,
@@ -58,6 +55,9 @@ from schemas.trace_comparison import (
     traceable,
     with_message,
 )
+from schemas.pops import POPS, RECORDED, TRACED
+from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
+from schemas.run_ledger import filtered_to
 
 OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED)
 _DECIDED_OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED, Outcome.DROPPED_BY_CLIENT, Outcome.DEAD)

@@ -13,13 +13,12 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from answers.rendering import one_line
+from answers.rendering import one_line, short
 from answers.report import MOST_NIGHTS, GroupPops, GroupReport, NoReport, Report, ReportedNight, StageCounts
 from filtering.counted import counted, shortened
 from filtering.findings import ERROR, SEVERITIES, WARN
 from filtering.frozen import frozen
 from jobs.cli.text import age as duration
-from jobs.cli.text import short
 from schemas.errors import PROGRAM, option, time_text
 from schemas.tables import MEANINGS
 
@@ -461,45 +460,38 @@ def render_page(reports: Sequence[Report | NoReport]) -> bytes:
     fewest errors are left out.
     """
     complete = [each for each in reports if isinstance(each, Report)]
-    if len(reports) > 1:
-        return _several(reports, complete)
-    page = _render(reports, [_part(complete[0], LIMITS)])
-    if len(page) <= MOST_BYTES:
-        limits = _longer_expressions(complete, MOST_BYTES - len(page))
-        return page if limits == LIMITS else _render(reports, [_part(complete[0], limits)])
-    for limits in SMALLER:
-        page = _render(reports, [_part(complete[0], limits)])
-        if len(page) <= MOST_BYTES:
-            break
-    return page
-
-
-def _several(reports: Sequence[Report | NoReport], complete: Sequence[Report]) -> bytes:
-    """A page about several brokers, of which ``complete`` have a report."""
+    is_alone = len(reports) == 1
     prefixes = {report.broker_name: f"broker-{number}-" for number, report in enumerate(complete, 1)}
 
     def parts(limits: Limits) -> list[BrokerPart]:
-        return [_part(report, limits, prefixes[report.broker_name]) for report in complete]
+        return [_part(report, limits, "" if is_alone else prefixes[report.broker_name]) for report in complete]
 
     shown = parts(LIMITS)
     page = _render(reports, shown)
     if len(page) <= MOST_BYTES:
         limits = _longer_expressions(complete, MOST_BYTES - len(page))
         return page if limits == LIMITS else _render(reports, parts(limits))
-    for limits in SMALLER_OF_SEVERAL:
+    for limits in SMALLER if is_alone else SMALLER_OF_SEVERAL:
         shown = parts(limits)
         page = _render(reports, shown)
         if len(page) <= MOST_BYTES:
             return page
+    return page if is_alone else _render(reports, _that_fit(reports, complete, shown))
+
+
+def _that_fit(
+    reports: Sequence[Report | NoReport], complete: Sequence[Report], parts: Sequence[BrokerPart]
+) -> list[BrokerPart]:
+    """The parts that fit on a page, of the brokers with the most errors. ``parts``: of the ``complete`` reports."""
     by_errors = sorted(complete, key=lambda report: (-_attention(report)[ERROR], -_attention(report)[WARN]))
-    sizes = {part.broker_name: part.size for part in shown}
+    sizes = {part.broker_name: part.size for part in parts}
     free = MOST_BYTES - MARGIN - len(_render(reports, []))
     kept = set()
     for report in by_errors:
         if sizes[report.broker_name] + _ROW_BYTES <= free:
             kept.add(report.broker_name)
             free -= sizes[report.broker_name] + _ROW_BYTES
-    return _render(reports, [part for part in shown if part.broker_name in kept])
+    return [part for part in parts if part.broker_name in kept]
 
 
 def _longer_expressions(reports: Sequence[Report], free: int) -> Limits:

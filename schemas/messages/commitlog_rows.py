@@ -22,8 +22,7 @@ from schemas.messages.bodies import Bodies
 from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.message_decoder import Hosts, host_string, msg_id_host
-from schemas.rocketmq_store.property_columns import Interner, PropertyColumns, Texts
-from schemas.rocketmq_store.property_text import values_of
+from schemas.rocketmq_store.properties import Interner, PropertyColumns, Texts, values_of
 
 # Messages in columns, as the filters read them: from a log's bytes, or from rows of commitlog.
 

@@ -11,7 +11,7 @@ import binascii
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from filtering.java import is_utf8
 from filtering.kernels.compile import Array, Int, compiled
-from filtering.kernels.registers import load_word
+from schemas.messages.json_lines import DIGITS, MESSAGES, REGULAR, REGULAR_NOT_ASCII, Lines, scan
 from schemas.messages.message_checks import (
     ENDS,
     KNOWN,
@@ -42,8 +42,8 @@ from schemas.messages.message_checks import (
 )  # fmt: skip
 from schemas.messages.message_log_rows import MessageBatch
 from schemas.rocketmq_store.commitlog_walk import crc_of
-from schemas.rocketmq_store.property_columns import PropertyValues
-from schemas.rocketmq_store.record_layout import Bytes, binary_array, lowest_byte, spans, store
+from schemas.rocketmq_store.properties import PropertyValues
+from schemas.rocketmq_store.record_layout import Bytes, binary_array, spans
 
 SMALL = 1 << 20
 """Bytes of lines that Python's decoder reads in less time than the loops take to compile."""
@@ -70,16 +70,7 @@ class _Integer(_Number):
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_Object, parse_int=_Integer, parse_float=_Number, parse_constant=_Number)
 
-_INTEGERS = tuple(name for name, kind in KNOWN.items() if kind in ENDS)
-_TEXTS = tuple(name for name, kind in KNOWN.items() if kind in ("string", "binary"))
-_FIELDS = (*_INTEGERS, *_TEXTS, "properties")
 _FEW_VALUES = ("topic", "tags", "keys", "msg_id", "born_host", "store_host")
-_BLOCK = 1 << 18
-"""Bytes that a processor's cache holds."""
-_MARGIN = 16
-"""Zero bytes after the lines, which the loops may read."""
-_REGULAR, _OTHER, _REGULAR_NOT_ASCII = 0, 1, 2
-"""The states of lines: the loops read it; they did not; they did, and it is right if it is UTF-8."""
 
 
 def read_lines(
@@ -95,12 +86,6 @@ def read_lines(
     return read_content(content.removeprefix(BOM_UTF8) if first == 1 else content, first, form)
 
 
-def line_ends(content: bytes) -> int:
-    """The number of line ends: ``bytes.count`` takes three times as long."""
-    data = np.frombuffer(content, np.uint8)
-    return sum(int(np.count_nonzero(data[at : at + _BLOCK] == _NEW_LINE)) for at in range(0, len(data), _BLOCK))
-
-
 def read_content(content: bytes, first: int, form: LogForm) -> tuple[list[MessageBatch], list[RejectedRow]]:
     """The messages in some lines, and the lines that are none. ``first`` is the number of the first line."""
     read = read_by_decoder if len(content) <= SMALL else read_by_loops
@@ -109,9 +94,9 @@ def read_content(content: bytes, first: int, form: LogForm) -> tuple[list[Messag
 
 def read_by_loops(content: bytes, first: int, form: LogForm) -> tuple[list[MessageBatch], list[RejectedRow]]:
     """Like :func:`read_by_decoder`, and much faster for many lines."""
-    lines = _Lines(content, first)
-    regular, others = lines.regular(form)
-    slow, rejected = _decode(lines.lines_at(others), lines.line, form)
+    lines = scan(content, first, MESSAGES)
+    regular, others = _regular(lines, form)
+    slow, rejected = _decode(lines.at(others), lines.line, form)
     return [batch for batch in (regular, slow) if len(batch.lines)], rejected
 
 
@@ -140,103 +125,62 @@ def _decode(
     return MessageBatch.of(np.array(taken, np.int64), messages, line), rejected
 
 
-class _Lines:
-    """The lines of some content, read by the compiled loops."""
+def _regular(read: Lines, form: LogForm) -> tuple[MessageBatch, NDArray[np.int64]]:
+    """The messages that the loops read, and the rows of the other lines."""
+    good = read.states == REGULAR
+    if np.any(read.states == REGULAR_NOT_ASCII) and is_utf8(np.array([0, len(read.data)], np.int32), read.data):
+        good |= read.states == REGULAR_NOT_ASCII
+    good &= fits(read.numbers, read.given, form)
+    good &= read.places["topic"][1] > 0
+    bodies, fit = _bodies(read, form, good & read.given["body"])
+    good &= fit
+    rows = np.flatnonzero(good)
+    given = {name: is_given[rows] for name, is_given in read.given.items()}
+    columns: dict[str, pa.Array] = {}
+    for name, values in read.numbers.items():
+        if given[name].any():
+            kind = pa.int32() if KNOWN[name] == "int" else pa.int64()
+            missing = None if given[name].all() else ~given[name]
+            columns[name] = pa.array(values[rows], mask=missing).cast(kind)
+    for name in _FEW_VALUES:
+        if given[name].any():
+            columns[name] = _few_values(read, name, rows, given[name])
+    if bodies is not None:
+        columns["body" if form.body != "text" else "message_body"] = bodies.take(pa.array(rows))
+    if given["message_body"].any():
+        texts = binary_array(*spans(read.texts, *_spans(read, "message_body", rows)), ~given["message_body"])
+        known = columns.get("message_body", pa.nulls(len(rows), pa.binary()))
+        columns["message_body"] = pc.coalesce(texts, known)
+    batch = MessageBatch(read.lines[0, rows], columns, read.texts, *_spans(read, "properties", rows), read.line)
+    return batch, np.flatnonzero(~good)
 
-    def __init__(self, content: bytes, first: int) -> None:
-        self._data = np.frombuffer(content + bytes(_MARGIN), np.uint8)
-        self._end = len(content)
-        most = line_ends(content) + 1
-        self._texts = np.empty(len(content) + 2 * _MARGIN, np.uint8)
-        self._numbers = np.zeros((len(_INTEGERS), most), np.int64)
-        self._given = np.zeros((len(_FIELDS), most), np.bool_)
-        self._starts = np.zeros((len(_TEXTS) + 1, most), np.int32)
-        self._lengths = np.zeros((len(_TEXTS) + 1, most), np.int32)
-        self._lines = np.zeros((3, most), np.int64)
-        self._states = np.zeros(most, np.uint8)
-        self._rows = _scan(
-            self._data, self._end, first, self._numbers, self._given, self._starts, self._lengths, self._texts,
-            self._lines, self._states,
-        )  # fmt: skip
-        self._texts.flags.writeable = False  # as the bytes of a log: the same compiled loops read both
 
-    def line(self, number: int) -> bytes:
-        """A line by its number, without its end."""
-        row = np.searchsorted(self._lines[0, : self._rows], number)
-        return next(self.lines_at(np.array([row])))[1]
+def _few_values(read: Lines, name: str, rows: NDArray[np.int64], given: NDArray[np.bool_]) -> pa.Array:
+    starts, lengths = (places[rows] for places in read.places[name])
+    values = PropertyValues().read(read.texts, starts, lengths)
+    is_empty = given & (lengths == 0)
+    return pc.if_else(is_empty, "", pc.cast(values, pa.string())) if is_empty.any() else values
 
-    def lines_at(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
-        """The numbers of some lines, and the lines without their ends."""
-        for number, start, stop in self._lines[:, rows].T.tolist():
-            yield number, self._data[start:stop].tobytes().removesuffix(b"\r")
 
-    def regular(self, form: LogForm) -> tuple[MessageBatch, NDArray[np.int64]]:
-        """The messages that the loops read, and the rows of the other lines."""
-        rows = self._rows
-        states, numbers = self._states[:rows], self._lines[0, :rows]
-        given = dict(zip(_FIELDS, self._given[:, :rows], strict=True))
-        integers = dict(zip(_INTEGERS, self._numbers[:, :rows], strict=True))
-        good = states == _REGULAR
-        if np.any(states == _REGULAR_NOT_ASCII):
-            data = self._data[: self._end]
-            if is_utf8(np.array([0, self._end], np.int32), data):
-                good |= states == _REGULAR_NOT_ASCII
-        good &= fits(integers, given, form)
-        good &= self._lengths[_TEXTS.index("topic"), :rows] > 0
-        bodies, fit = self._bodies(form, good & given["body"])
-        good &= fit
-        good_rows = np.flatnonzero(good)
-        columns: dict[str, pa.Array] = {}
-        for field, name in enumerate(_INTEGERS):
-            is_given = given[name][good_rows]
-            if is_given.any():
-                kind = pa.int32() if KNOWN[name] == "int" else pa.int64()
-                missing = None if is_given.all() else ~is_given
-                columns[name] = pa.array(self._numbers[field, good_rows], mask=missing).cast(kind)
-        for field, name in enumerate(_TEXTS):
-            if name in _FEW_VALUES and given[name][good_rows].any():
-                columns[name] = self._few_values(field, good_rows, given[name][good_rows])
-        if bodies is not None:
-            columns["body" if form.body != "text" else "message_body"] = bodies.take(pa.array(good_rows))
-        is_given = given["message_body"][good_rows]
-        if is_given.any():
-            texts = binary_array(
-                *spans(self._texts, *self._wide_spans(_TEXTS.index("message_body"), good_rows)), ~is_given
-            )
-            known = columns.get("message_body", pa.nulls(len(good_rows), pa.binary()))
-            columns["message_body"] = pc.coalesce(texts, known)
-        starts, lengths = self._wide_spans(len(_TEXTS), good_rows)
-        batch = MessageBatch(numbers[good_rows], columns, self._texts, starts, lengths, self.line)
-        return batch, np.flatnonzero(~good)
+def _spans(read: Lines, name: str, rows: Any = slice(None)) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    starts, lengths = read.places[name]
+    return starts[rows].astype(np.int64), lengths[rows].astype(np.int64)
 
-    def _few_values(self, field: int, rows: NDArray[np.int64], given: NDArray[np.bool_]) -> pa.Array:
-        starts, lengths = self._spans(field, rows)
-        values = PropertyValues().read(self._texts, starts, lengths)
-        is_empty = given & (lengths == 0)
-        return pc.if_else(is_empty, "", pc.cast(values, pa.string())) if is_empty.any() else values
 
-    def _spans(self, field: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        return self._starts[field, rows], self._lengths[field, rows]
-
-    def _wide_spans(self, field: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        starts, lengths = self._spans(field, rows)
-        return starts.astype(np.int64), lengths.astype(np.int64)
-
-    def _bodies(self, form: LogForm, given: NDArray[np.bool_]) -> tuple[pa.BinaryArray | None, NDArray[np.bool_]]:
-        """The body of each line, null where it is not ``given``; and which lines are right in that."""
-        field = _TEXTS.index("body")
-        fit = np.ones(self._rows, np.bool_)
-        if not given.any():
-            return None, fit
-        starts = self._starts[field, : self._rows].astype(np.int64)
-        lengths = np.where(given, self._lengths[field, : self._rows], 0).astype(np.int64)
-        if form.body == "hex":
-            offsets, octets = _from_hex(self._texts, starts, lengths, fit)
-        elif form.body == "base64":
-            offsets, octets = _from_base64(self._texts, starts, lengths, fit)
-        else:
-            offsets, octets = spans(self._texts, starts, lengths)
-        return binary_array(offsets, octets, ~given), fit
+def _bodies(read: Lines, form: LogForm, given: NDArray[np.bool_]) -> tuple[pa.BinaryArray | None, NDArray[np.bool_]]:
+    """The body of each line, null where it is not ``given``; and which lines are right in that."""
+    fit = np.ones(len(given), np.bool_)
+    if not given.any():
+        return None, fit
+    starts, lengths = _spans(read, "body")
+    lengths[~given] = 0
+    if form.body == "hex":
+        offsets, octets = _from_hex(read.texts, starts, lengths, fit)
+    elif form.body == "base64":
+        offsets, octets = _from_base64(read.texts, starts, lengths, fit)
+    else:
+        offsets, octets = spans(read.texts, starts, lengths)
+    return binary_array(offsets, octets, ~given), fit
 
 
 def form_of_lines(lines: Sequence[bytes]) -> tuple[set[str], str]:
@@ -373,354 +317,11 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }
 """Reads a value as one of the column's type. A body stays a text."""
 
-# The loops.
+# Bodies.
 
-_LONGEST_NAME = 40
-_WORDS = [load.encode() for load in sorted(SPELLINGS, key=len)]
-_NAMES = np.stack([np.frombuffer(name.ljust(_LONGEST_NAME, b"\0"), np.uint64) for name in _WORDS])
-_FIELD_OF_NAME = np.array([_FIELDS.index(SPELLINGS[name.decode()]) for name in _WORDS], np.int64)
-_FIRST_OF_LENGTH = np.searchsorted([len(name) for name in _WORDS], np.arange(_LONGEST_NAME + 2))
-_LIMITS = np.array([ENDS[KNOWN[name]] - 1 for name in _INTEGERS], np.int64)
-_INTEGER_COUNT, _TEXT_COUNT = len(_INTEGERS), len(_TEXTS)
-_ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-_SPACES, _QUOTES, _BACKSLASHES = (np.uint64(byte * 0x0101010101010101) for byte in b' "\\')
-_KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
-_QUOTE, _BACKSLASH, _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST, _COLON, _COMMA, _NEW_LINE, _MINUS, _ZERO = b'"\\{}[]:,\n-0'
-_ESCAPES = np.zeros(256, np.uint8)
-for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
-    _ESCAPES[_letter] = _meant
-_LETTER_U = ord("u")
-_DIGITS = np.full(256, -1, np.int64)
-for _digit in b"0123456789abcdefABCDEF":
-    _DIGITS[_digit] = int(chr(_digit), 16)
 _SIXTY_FOUR = np.full(256, -1, np.int64)
 for _index, _letter in enumerate(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"):
     _SIXTY_FOUR[_letter] = _index
-_VALUE, _NAME, _AFTER = 0, 1, 2
-_NULL, _WHOLE, _OTHER_LITERAL = 0, 1, 2
-_PROPERTIES = _INTEGER_COUNT + _TEXT_COUNT
-_ONE = np.uint64(1)
-_DEEPEST = 60
-
-
-@compiled
-def _scan(
-    data: Bytes, end: Int, first: Int, numbers: Array, given: Array, starts: Array, lengths: Array, texts: Bytes,
-    lines: Array, states: Array,
-) -> Int:  # fmt: skip
-    """Reads all lines of ``data``, of which those that are not blank get a column each. Returns their number.
-
-    ``lines``: their numbers, and where they begin and end (exclusive). ``starts`` and ``lengths`` are places in
-    ``texts``: of _TEXTS, and of the properties as a property text (name 0x01 value 0x02 …).
-    """
-    at: Int = np.int64(0)
-    out: Int = np.int64(0)
-    row: Int = np.int64(0)
-    number: Int = np.int64(first)
-    while at < end:
-        begin: Int = at
-        while at < end and (data[at] == 32 or (data[at] != _NEW_LINE and 9 <= data[at] <= 13)):
-            at += 1
-        if at < end and data[at] != _NEW_LINE:
-            stop, after, high = _message(data, begin, row, out, numbers, given, starts, lengths, texts)
-            stop = _after_blanks(data, stop) if stop >= 0 else stop
-            if stop >= 0 and (stop == end or data[stop] == _NEW_LINE):
-                states[row] = _REGULAR_NOT_ASCII if high else _REGULAR
-                at, out = stop, after
-            else:
-                states[row] = _OTHER
-                at = _line_end(data, begin, end)
-            lines[0, row], lines[1, row], lines[2, row] = number, begin, at
-            row += 1
-        at += 1
-        number += 1
-    return row
-
-
-@compiled
-def _message(
-    data: Bytes, at: Int, row: Int, out: Int, numbers: Array, given: Array, starts: Array, lengths: Array, texts: Bytes
-) -> tuple[Int, Int, Int]:
-    """Reads an object. Returns where it ends, or -1; the end of ``texts``; and the high bits of its texts.
-
-    ``around`` has a bit for each object (1) or list (0) around a token, the innermost lowest. One loop has one place
-    for each kind of token, and one exit: functions that call each other took longer, to compile and to run, since Numba
-    counts references to arrays at calls.
-    """
-    stop: Int = np.int64(-1)
-    high, around = np.uint64(0), np.uint64(0)
-    depth: Int = np.int64(0)
-    field: Int = np.int64(-1)
-    name: Int = out
-    state = _VALUE
-    while True:
-        at = _after_blanks(data, at)
-        byte = data[at]
-        begin: Int = out
-        if state == _AFTER:
-            if byte == _COMMA:
-                state = _NAME if around & _ONE else _VALUE
-            elif byte == (_CLOSE if around & _ONE else _CLOSE_LIST):
-                if field == _PROPERTIES and depth == 2:
-                    lengths[_TEXT_COUNT, row] = out - starts[_TEXT_COUNT, row]
-                around >>= _ONE
-                depth -= 1
-                if depth == 0:
-                    stop = at + 1
-                    break
-            else:
-                break
-            at += 1
-            continue
-        is_null = False
-        if byte == _QUOTE:
-            at += 1
-            while True:
-                word = load_word(data, at)
-                store(texts, out, word)
-                special = _special(word)
-                if special == np.uint64(0):
-                    high |= word
-                    at += 8
-                    out += 8
-                    continue
-                count = lowest_byte(special)
-                high |= word & _KEPT[count]
-                at += count
-                out += count
-                if data[at] != _BACKSLASH:
-                    break
-                at, out = _unescaped(data, at + 1, texts, out)
-                if at < 0:
-                    break
-            if at < 0 or data[at] != _QUOTE:
-                break
-            at += 1
-            if state == _NAME:
-                at = _after_blanks(data, at)
-                if data[at] != _COLON:
-                    break
-                at += 1
-                state = _VALUE
-                if depth == 1:
-                    field = _field(texts, begin, out - begin)
-                    out = begin
-                elif field == _PROPERTIES:
-                    name = begin
-                    texts[out] = 1
-                    out += 1
-                else:
-                    out = begin
-                continue
-            if depth == 1 and (field == _PROPERTIES or 0 <= field < _INTEGER_COUNT):
-                break
-        elif state == _NAME:
-            break
-        elif byte in (_OPEN, _OPEN_LIST):
-            is_object = byte == _OPEN
-            if depth == 0:
-                if not is_object:
-                    break
-            elif field >= 0:
-                if depth > 1 or field != _PROPERTIES or not is_object or given[field, row]:
-                    break
-                given[field, row] = True
-                starts[_TEXT_COUNT, row] = out
-            if depth == _DEEPEST:
-                break
-            around = around << _ONE | np.uint64(is_object)
-            depth += 1
-            at += 1
-            at = _after_blanks(data, at)
-            is_empty = data[at] == (_CLOSE if is_object else _CLOSE_LIST)
-            state = _AFTER if is_empty else _NAME if is_object else _VALUE
-            continue
-        else:
-            if depth == 0:
-                break
-            end, kind = _literal(data, at)
-            if end < 0:
-                break
-            is_null = kind == _NULL
-            if depth == 1 and 0 <= field < _INTEGER_COUNT and not is_null:
-                if kind != _WHOLE or end - at > 18:
-                    break
-                value = _integer(data, at, end)
-                if not -_LIMITS[field] - 1 <= value <= _LIMITS[field]:
-                    break
-                numbers[field, row] = value
-            elif depth == 1 and field == _PROPERTIES and not is_null:
-                break
-            if not is_null:
-                for i in range(0, end - at, 8):
-                    store(texts, out + i, load_word(data, at + i))
-                out += end - at
-            at = end
-        state = _AFTER
-        if field < 0:
-            out = begin
-        elif depth > 1:
-            # A property without a name or a value is none.
-            if begin == name + 1 or out == begin:
-                out = name
-            else:
-                texts[out] = 2
-                out += 1
-        elif not is_null:
-            if given[field, row]:
-                break
-            given[field, row] = True
-            if field < _INTEGER_COUNT:
-                out = begin
-            else:
-                starts[field - _INTEGER_COUNT, row] = begin
-                lengths[field - _INTEGER_COUNT, row] = out - begin
-    return stop, out, high & _HIGH_BITS
-
-
-@compiled
-def _special(word: Int) -> Int:
-    """The bytes of a word that end a plain text: quotes, backslashes, and those below the blank.
-
-    The lowest bit set is right, those above may not be.
-    """
-    quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
-    marks = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (word - _SPACES) & ~word
-    return marks & _HIGH_BITS
-
-
-@compiled
-def _unescaped(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int]:
-    """Reads what follows a backslash. Returns where it ends, or -1, and the end of the copy.
-
-    U+0001 and U+0002 would be separators in a property text.
-    """
-    if data[at] != _LETTER_U:
-        meant = _ESCAPES[data[at]]
-        texts[out] = meant
-        return (np.int64(-1) if meant == 0 else at + 1), out + 1
-    code = _four_digits(data, at + 1)
-    at += 5
-    if 0xD800 <= code < 0xDC00 and data[at] == _BACKSLASH and data[at + 1] == _LETTER_U:
-        low = _four_digits(data, at + 2)
-        at += 6
-        code = 0x10000 + ((code - 0xD800) << 10) + low - 0xDC00 if 0xDC00 <= low < 0xE000 else np.int64(-1)
-    if code < 3 or 0xD800 <= code < 0xE000:
-        return np.int64(-1), out
-    return at, _add_utf8(texts, out, code)
-
-
-@compiled
-def _literal(data: Bytes, at: Int) -> tuple[Int, Int]:
-    """Where a number, true, false or null ends, or -1; and which it is."""
-    kind = _OTHER_LITERAL
-    word = load_word(data, at)
-    if word & _KEPT[4] == 0x6C6C756E:  # null
-        kind = _NULL
-        at += 4
-    elif word & _KEPT[4] == 0x65757274:  # true
-        at += 4
-    elif word & _KEPT[5] == 0x65736C6166:  # false
-        at += 5
-    else:
-        if data[at] == _MINUS:
-            at += 1
-        digits = _after_digits(data, at)
-        is_right = digits == at + 1 or (digits > at and data[at] != _ZERO)
-        kind = _WHOLE
-        if data[digits] == 46:  # a point
-            kind = _OTHER_LITERAL
-            at = digits + 1
-            digits = _after_digits(data, at)
-            is_right &= digits > at
-        if data[digits] == 101 or data[digits] == 69:  # e or E
-            kind = _OTHER_LITERAL
-            at = digits + 1
-            if data[at] == 43 or data[at] == _MINUS:
-                at += 1
-            digits = _after_digits(data, at)
-            is_right &= digits > at
-        at = digits if is_right else np.int64(-1)
-    return at, kind
-
-
-@compiled
-def _after_digits(data: Bytes, at: Int) -> Int:
-    while 48 <= data[at] <= 57:
-        at += 1
-    return at
-
-
-@compiled
-def _integer(data: Bytes, at: Int, end: Int) -> Int:
-    is_negative = data[at] == _MINUS
-    value: Int = np.int64(0)
-    for i in range(at + 1 if is_negative else at, end):
-        value = 10 * value + np.int64(data[i]) - 48
-    return -value if is_negative else value
-
-
-@compiled
-def _after_blanks(data: Bytes, at: Int) -> Int:
-    while data[at] == 32 or data[at] == 9 or data[at] == 13:
-        at += 1
-    return at
-
-
-@compiled
-def _line_end(data: Bytes, at: Int, end: Int) -> Int:
-    while at < end and data[at] != _NEW_LINE:
-        at += 1
-    return at
-
-
-@compiled
-def _field(texts: Bytes, at: Int, length: Int) -> Int:
-    """The field with the name in ``texts``; -1 if it has none."""
-    field: Int = np.int64(-1)
-    if length + 1 < len(_FIRST_OF_LENGTH):
-        for name in range(_FIRST_OF_LENGTH[length], _FIRST_OF_LENGTH[length + 1]):
-            is_same = True
-            for i in range(0, length, 8):
-                word = load_word(texts, at + i) & _KEPT[min(length - i, 8)]
-                if word != _NAMES[name, i >> 3]:
-                    is_same = False
-                    break
-            if is_same:
-                field = np.int64(_FIELD_OF_NAME[name])
-                break
-    return field
-
-
-@compiled
-def _four_digits(data: Bytes, at: Int) -> Int:
-    value: Int = np.int64(0)
-    for i in range(4):
-        digit = _DIGITS[data[at + i]]
-        if digit < 0:
-            return np.int64(-1)
-        value = value << 4 | digit
-    return value
-
-
-@compiled
-def _add_utf8(texts: Bytes, out: Int, code: Int) -> Int:
-    if code < 0x80:
-        texts[out] = code
-        return out + 1
-    if code < 0x800:
-        texts[out] = 0xC0 | code >> 6
-    elif code < 0x10000:
-        texts[out] = 0xE0 | code >> 12
-        texts[out + 1] = 0x80 | code >> 6 & 0x3F
-        out += 1
-    else:
-        texts[out] = 0xF0 | code >> 18
-        texts[out + 1] = 0x80 | code >> 12 & 0x3F
-        texts[out + 2] = 0x80 | code >> 6 & 0x3F
-        out += 2
-    texts[out + 1] = 0x80 | code & 0x3F
-    return out + 2
 
 
 @compiled
@@ -733,12 +334,12 @@ def _from_hex(texts: Bytes, starts: Array, lengths: Array, fit: Array) -> tuple[
         at, end = starts[row], starts[row] + lengths[row]
         wrong: Int = np.int64(0)
         if lengths[row] & 1:
-            data[out] = _DIGITS[texts[at]]
-            wrong |= _DIGITS[texts[at]]
+            data[out] = DIGITS[texts[at]]
+            wrong |= DIGITS[texts[at]]
             at += 1
             out += 1
         while at < end:
-            value = _DIGITS[texts[at]] << 4 | _DIGITS[texts[at + 1]]
+            value = DIGITS[texts[at]] << 4 | DIGITS[texts[at + 1]]
             wrong |= value
             data[out] = value & 0xFF
             at += 2

@@ -18,7 +18,7 @@ from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import store_dates
 from schemas.messages.message_checks import KNOWN
 from schemas.rocketmq_store.commitlog_walk import body_crcs
-from schemas.rocketmq_store.property_columns import PropertyColumns, Texts
+from schemas.rocketmq_store.properties import PropertyColumns, Texts
 from schemas.rocketmq_store.record_layout import Bytes
 
 _SAME = (

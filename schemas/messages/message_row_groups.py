@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from filtering.kernels.compile import Array, Int, compiled
+from filtering.kernels.registers import load_word
 from schemas.arrow_batches import decoded
 from schemas.messages.message_checks import (
     ENDS,
@@ -32,7 +33,7 @@ from schemas.messages.message_checks import (
     time_in_ms,
 )  # fmt: skip
 from schemas.messages.message_log_rows import MessageBatch
-from schemas.rocketmq_store.record_layout import Bytes
+from schemas.rocketmq_store.record_layout import Bytes, store
 from schemas.rocketmq_store.segments import SLACK, CommitLogError
 
 _TICKS_IN_A_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
@@ -191,11 +192,23 @@ def _property_texts(
         return np.frombuffer(bytes(SLACK), np.uint8), places, places, np.ones(rows, np.bool_)
     pairs = np.frombuffer(maps.buffers()[1], np.int32)[maps.offset : maps.offset + rows + 1]
     missing = maps.is_null().to_numpy(zero_copy_only=False)
-    names, values = maps.keys, maps.items
-    is_value = values.is_valid().to_numpy(zero_copy_only=False)
-    texts, starts, lengths, fit = _joined(pairs, missing, *_spans(names), *_spans(values), is_value)
+    names, values = _spans(maps.keys), _spans(maps.items)
+    is_value = maps.items.is_valid().to_numpy(zero_copy_only=False)
+    texts, starts, lengths = _joined(pairs, missing, *names, *values, is_value)
     texts.flags.writeable = False  # as the bytes of a log: the same compiled loops read both
-    return texts, starts, lengths, fit
+    return texts, starts, lengths, _have_no_separator(maps, pairs, names[1], values[1])
+
+
+def _have_no_separator(maps: pa.MapArray, pairs: NDArray[np.int32], names: Bytes, values: Bytes) -> NDArray[np.bool_]:
+    """For each map, whether no name has U+0001 or U+0002, and no value U+0002."""
+    if not (names == 1).any() and not (names == 2).any() and not (values == 2).any():
+        return np.ones(len(maps), np.bool_)
+    in_name = pc.match_substring_regex(maps.keys, "[\u0001\u0002]")
+    in_value = pc.match_substring(maps.items, "\u0002").fill_null(False)
+    has_separator = pc.or_(in_name, in_value).to_numpy(zero_copy_only=False)
+    before = np.concatenate([[0], np.cumsum(has_separator)])
+    none: NDArray[np.bool_] = before[pairs[1:]] == before[pairs[:-1]]
+    return none
 
 
 def _spans(texts: pa.StringArray) -> tuple[NDArray[np.int32], Bytes]:
@@ -207,36 +220,38 @@ def _spans(texts: pa.StringArray) -> tuple[NDArray[np.int32], Bytes]:
 @compiled
 def _joined(
     pairs: Array, missing: Array, name_ends: Array, names: Bytes, value_ends: Array, values: Bytes, is_value: Array
-) -> tuple[Bytes, Array, Array, Array]:
+) -> tuple[Bytes, Array, Array]:
     rows = len(pairs) - 1
     size: Int = np.int64(name_ends[-1]) + np.int64(value_ends[-1]) + 2 * np.int64(len(is_value))
     texts = np.empty(size + SLACK, np.uint8)
-    starts, lengths, fit = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.ones(rows, np.bool_)
+    starts, lengths = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     out: Int = np.int64(0)
     for row in range(rows):
         starts[row] = out
         if not missing[row]:
             for pair in range(pairs[row], pairs[row + 1]):
-                name_length = name_ends[pair + 1] - name_ends[pair]
-                has_both = name_length > 0 and is_value[pair] and value_ends[pair + 1] > value_ends[pair]
-                begin = out
-                for i in range(name_ends[pair], name_ends[pair + 1]):
-                    fit[row] &= names[i] != 1 and names[i] != 2
-                    texts[out] = names[i]
+                if is_value[pair] and name_ends[pair + 1] > name_ends[pair] and value_ends[pair + 1] > value_ends[pair]:
+                    out = _append(texts, out, names, name_ends[pair], name_ends[pair + 1])
+                    texts[out] = 1
+                    out = _append(texts, out + 1, values, value_ends[pair], value_ends[pair + 1])
+                    texts[out] = 2
                     out += 1
-                texts[out] = 1
-                out += 1
-                if is_value[pair]:
-                    for i in range(value_ends[pair], value_ends[pair + 1]):
-                        fit[row] &= values[i] != 2
-                        texts[out] = values[i]
-                        out += 1
-                texts[out] = 2
-                out += 1
-                if not has_both:
-                    out = begin
         lengths[row] = out - starts[row]
-    return texts, starts, lengths, fit
+    return texts, starts, lengths
+
+
+@compiled
+def _append(texts: Bytes, out: Int, octets: Bytes, start: Int, end: Int) -> Int:
+    """Copies octets[start:end] to texts[out:], and may write SLACK bytes more. Returns where the copy ends."""
+    at: Int = np.int64(start)
+    shift = out - at
+    while at < end and at + 8 <= len(octets):
+        store(texts, shift + at, load_word(octets, at))
+        at += 8
+    while at < end:
+        texts[shift + at] = octets[at]
+        at += 1
+    return shift + np.int64(end)
 
 
 def _column(name: str, column: pa.Array) -> list[Any]:

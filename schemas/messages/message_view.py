@@ -53,7 +53,7 @@ def properties(rows: pa.Table) -> pa.MapArray:
     with_others = np.flatnonzero(others.is_valid().to_numpy(zero_copy_only=False)).tolist()
     if with_others:
         # Numba, which reading and checksums of logs need, takes longer to import than most questions to answer.
-        from schemas.rocketmq_store.property_text import message_properties
+        from schemas.rocketmq_store.properties import message_properties
     for row in with_others:
         more = message_properties(others[row].as_py())
         numbers = [pairs.number(name) for name in more]

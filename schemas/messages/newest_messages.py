@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from filtering.delivery.entries import Int64s, has_entry
 from filtering.findings import TopicMessages
-from filtering.subscriptions.namespace import is_lmq
+from filtering.names import is_lmq
 from filtering.tags_code import tags_codes
 from schemas.commitlog import COMMITLOG
 from schemas.delta.delta_log import open_data_file

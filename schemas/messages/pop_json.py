@@ -1,41 +1,39 @@
 """Reads the broker's record of pops from a chunk of its log: JSON bodies, and from them rows of POP_RECORDS.
 
-A broker writes plain bodies: objects of whole numbers, ASCII texts without escapes, lists of whole numbers, and
-booleans, without spaces (fastjson). One loop reads them. Arrow reads all others, which are rare.
+A broker writes objects of whole numbers, texts, lists of whole numbers, and booleans (fastjson).
 Source: PopCheckPoint, AckMsg, BatchAckMsg (org.apache.rocketmq.store.pop).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import json
 
 from filtering.frozen import frozen
-from filtering.kernels.compile import Int, compiled
+from filtering.kernels.compile import Array, Int, compiled
 from filtering.matcher.column import Column
+from filtering.names import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, REVIVE_TOPIC_PREFIX, TIMER_TOPIC, is_record_topic
 from filtering.pops.handed_out import NONE
-from filtering.pops.record import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, TIMER_TOPIC, is_record_topic
-from filtering.subscriptions.namespace import REVIVE_TOPIC_PREFIX
 from schemas.arrow_batches import dictionary_column, repeated
 from schemas.messages.commitlog_rows import Messages
+from schemas.messages.json_lines import POPS, REGULAR, REGULAR_NOT_ASCII, Lines, integer, scan
 from schemas.pops import POP_RECORDS
 from schemas.rocketmq_store.commitlog_walk import Damage, Records
-from schemas.rocketmq_store.property_columns import Interner
-from schemas.rocketmq_store.record_layout import Bytes, Positions, binary_array, spans
+from schemas.rocketmq_store.properties import Interner
+from schemas.rocketmq_store.record_layout import Bytes, Positions, binary_array, find_two, spans
 
-NUMBERS = "q", "so", "pt", "it", "n", "ao"
-"""Queue id, start offset, pop time, invisible time, number of messages, acknowledged queue offset."""
-TEXTS = "c", "t"
-"""Group and topic."""
-LISTS = "d", "aol"
-"""What was handed out, as differences to the start offset; the acknowledged queue offsets."""
-PUT_AGAIN = "rp"
-"""How often the checkpoint was put again: a text."""
+# The fields of bodies, of which json_lines has the kinds: queue id (q), start offset (so), pop time (pt), invisible
+# time (it), number of messages (n), acknowledged queue offset (ao); group (c), topic (t); what was handed out, as
+# differences to the start offset (d), and the acknowledged queue offsets (aol); how often it was put again (rp).
+
+TEXTS, LISTS = ("c", "t"), ("d", "aol")
+_NEW_LINE, _SPACE = b"\n "
 
 
 @frozen(eq=False)
@@ -60,47 +58,56 @@ class Bodies:
 
 
 def read_bodies(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Bodies, NDArray[np.bool_]]:
-    """The bodies at some positions of a log, and which of them are JSON objects.
+    """The bodies at some positions of a log, and which of them are JSON objects with values of the fields' kinds.
 
     Of the others, all values are NONE.
     """
-    rows = len(starts)
-    numbers = np.full((len(NUMBERS), rows), NONE, np.int64)
-    places = np.zeros((len(TEXTS), 2, rows), np.int32)
-    lists = np.zeros((len(LISTS), 2, rows), np.int64)
-    listed = np.empty(int(lengths.sum()) // 2 + rows + 1, np.int64)
-    is_put_again = np.zeros(rows, bool)
-    is_read = np.zeros(rows, bool)
-    used = _read_plain(log, starts, lengths, numbers, places, lists, listed, is_put_again, is_read)
-    texts, known_texts = {}, {}
-    for name, (begins, sizes) in zip(TEXTS, places, strict=True):
-        texts[name], known_texts[name] = _numbered(log, begins, sizes)
-    parts = [listed[:used]]
-    if not is_read.all():
-        others = np.flatnonzero(~is_read)
-        table, is_object = _read_others(log, starts[others], lengths[others])
-        others = others[is_object]
-        is_read[others] = True
-        for name in TEXTS:
-            other_texts = table[name].combine_chunks()
-            texts[name][others] = len(known_texts[name]) + np.arange(len(others))
-            texts[name][others[np.array(pc.equal(pc.binary_length(other_texts), 0).fill_null(True))]] = NONE
-            known_texts[name] = pa.concat_arrays([known_texts[name], other_texts])
-        for values, name in zip(numbers, NUMBERS, strict=True):
-            values[others] = table[name].fill_null(NONE).to_numpy()
-        for (begins, sizes), name in zip(lists, LISTS, strict=True):
-            values = table[name].combine_chunks()
-            sizes[others] = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-            begins[others] = sum(map(len, parts)) + np.cumsum(sizes[others]) - sizes[others]
-            parts.append(values.flatten().fill_null(NONE).to_numpy())
-        is_put_again[others] = np.array(pc.is_valid(table[PUT_AGAIN]))
-    by_name = {name: (begins, sizes) for name, (begins, sizes) in zip(LISTS, lists, strict=True)}
-    return (
-        Bodies(
-            dict(zip(NUMBERS, numbers, strict=True)), texts, known_texts, by_name, np.concatenate(parts), is_put_again
-        ),
-        is_read,
+    offsets, data = spans(log, starts, lengths + 1)
+    data[data == _NEW_LINE] = _SPACE
+    data[offsets[1:] - 1] = _NEW_LINE  # a line for each body: the byte after it becomes the end of the line
+    read = scan(data.tobytes(), 0, POPS)
+    good = _good(read)
+    body = read.lines[0, good]
+    is_read = np.zeros(len(starts), bool)
+    is_read[body] = True
+
+    def of_bodies(values: NDArray[Any], nothing: int) -> NDArray[Any]:
+        of_each = np.full(len(starts), nothing, values.dtype)
+        of_each[body] = values[good]
+        return of_each
+
+    def places(name: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        begins, sizes = (of_bodies(part, 0) for part in read.places[name])
+        return begins, sizes
+
+    texts = {name: _numbered(read.texts, *places(name)) for name in TEXTS}
+    lists: dict[str, tuple[Positions, Positions]] = {}
+    listed = np.empty(len(data) // 2 + 1, np.int64)
+    used = 0
+    for name in LISTS:
+        first, count = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.int64)
+        used = _read_lists(read.texts, *places(name), first, count, listed, used)
+        lists[name] = first, count
+    bodies = Bodies(
+        {name: of_bodies(np.where(read.given[name], values, NONE), NONE) for name, values in read.numbers.items()},
+        {name: numbers for name, (numbers, _) in texts.items()},
+        {name: known for name, (_, known) in texts.items()},
+        lists,
+        listed[:used],
+        of_bodies(read.given["rp"], False),
     )
+    return bodies, is_read
+
+
+def _good(read: Lines) -> Positions:
+    """The rows of lines that are right."""
+    good = read.states == REGULAR
+    for row in np.flatnonzero(read.states == REGULAR_NOT_ASCII):
+        ((_, line),) = read.at(np.array([row]))
+        with suppress(UnicodeDecodeError):
+            line.decode()
+            good[row] = True
+    return np.flatnonzero(good)
 
 
 def _numbered(
@@ -114,232 +121,24 @@ def _numbered(
     return numbers, binary_array(*interner.texts()).view(pa.string())
 
 
-# Plain bodies.
-
-
-_QUOTE, _COMMA, _COLON, _OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE, _BACKSLASH = b'",:[]{}\\'
-_ZERO, _NINE, _SPACE, _DELETE, _T, _F = b"09 \x7ftf"
-_LONGEST_NUMBER = 18
-"""Digits that always fit into 64 bits."""
-_GREATEST_INT = (1 << 31) - 1
-_LONGEST_NAME = 7
-
-
-def _code(name: str) -> int:
-    return int.from_bytes(name.encode(), "big")
-
-
-_NAMES = np.array([_code(name) for name in (*NUMBERS, *TEXTS, *LISTS, PUT_AGAIN)], np.int64)
-_FIRST_TEXT = len(NUMBERS)
-_FIRST_LIST = _FIRST_TEXT + len(TEXTS)
-_PUT_AGAIN = _FIRST_LIST + len(LISTS)
-_QUEUE_ID, _MESSAGES = NUMBERS.index("q"), NUMBERS.index("n")
-_OTHER = -1
-"""Another name. Its value does not count."""
-
-
 @compiled
-def _read_plain(
-    log: Bytes,
-    starts: Positions,
-    lengths: Positions,
-    numbers: NDArray[np.int64],
-    places: NDArray[np.int32],
-    lists: NDArray[np.int64],
-    listed: NDArray[np.int64],
-    is_put_again: NDArray[np.bool_],
-    is_read: NDArray[np.bool_],
+def _read_lists(
+    texts: Bytes, starts: Array, lengths: Array, first: Array, count: Array, listed: Array, used: Int
 ) -> Int:
-    """Reads the plain bodies, and sets ``is_read`` of them. Returns how much of ``listed`` is used.
+    """Reads the lists at some places into ``listed`` from ``used`` on: where each begins there, and its length.
 
-    The values of other bodies are as they were.
+    Returns how much of ``listed`` is used.
     """
-    used: Int = np.int64(0)
     for row in range(len(starts)):
-        read = _read_one(log, int(starts[row]), int(lengths[row]), row, numbers, places, lists, listed, used)
-        if read >= 0:
-            is_read[row] = True
-            is_put_again[row] = read & 1 << _PUT_AGAIN != 0
-            used += lists[0, 1, row] + lists[1, 1, row]
-        else:
-            numbers[:, row] = NONE
-            places[:, :, row] = 0
-            lists[:, :, row] = 0
+        at, end = starts[row], starts[row] + lengths[row]
+        first[row] = used
+        while at < end:
+            stop = find_two(texts, at, end)
+            listed[used] = integer(texts, at, stop)
+            used += 1
+            at = stop + 1
+        count[row] = used - first[row]
     return used
-
-
-@compiled
-def _read_one(
-    log: Bytes,
-    start: int,
-    length: int,
-    row: int,
-    numbers: NDArray[np.int64],
-    places: NDArray[np.int32],
-    lists: NDArray[np.int64],
-    listed: NDArray[np.int64],
-    used: Int,
-) -> Int:
-    """Reads a body into a row. Returns the names that it has, as bits; -1 if it is not plain."""
-    last = start + length - 1
-    if length < 2 or log[start] != _OPEN or log[last] != _CLOSE:
-        return -1
-    names: Int = np.int64(0)
-    at: Int = np.int64(start + 1)
-    while at < last:
-        if log[at] != _QUOTE:
-            return -1
-        at += 1
-        begin = at
-        name: Int = np.int64(0)
-        while at < last and log[at] != _QUOTE:
-            if log[at] < _SPACE or log[at] >= _DELETE or log[at] == _BACKSLASH:
-                return -1
-            name = name << 8 | np.int64(log[at])
-            at += 1
-        if at - begin > _LONGEST_NAME:
-            name = 0
-        if at + 2 >= last or log[at + 1] != _COLON:
-            return -1
-        at += 2
-        which: Int = np.int64(_OTHER)
-        for i in range(len(_NAMES)):
-            if _NAMES[i] == name:
-                which = i
-        if which != _OTHER:
-            if names >> which & 1:
-                return -1
-            names |= np.int64(1) << which
-        if log[at] == _QUOTE:
-            begin = at + 1
-            at = begin
-            while at < last and log[at] != _QUOTE:
-                if log[at] < _SPACE or log[at] >= _DELETE or log[at] == _BACKSLASH:
-                    return -1
-                at += 1
-            if at == last or (which != _OTHER and which < _FIRST_TEXT) or _FIRST_LIST <= which < _PUT_AGAIN:
-                return -1
-            if _FIRST_TEXT <= which < _FIRST_LIST:
-                places[which - _FIRST_TEXT, 0, row] = begin
-                places[which - _FIRST_TEXT, 1, row] = at - begin
-            at += 1
-        elif log[at] == _OPEN_LIST:
-            if not _FIRST_LIST <= which < _PUT_AGAIN:
-                return -1
-            count: Int = np.int64(0)
-            at += 1
-            if log[at] == _CLOSE_LIST:
-                at += 1
-            else:
-                while True:
-                    end, value = _number_at(log, at, last)
-                    if end < 0 or (log[end] != _COMMA and log[end] != _CLOSE_LIST):
-                        return -1
-                    listed[used + count] = value
-                    count += 1
-                    at = end + 1
-                    if log[end] == _CLOSE_LIST:
-                        break
-            lists[which - _FIRST_LIST, 0, row] = used
-            lists[which - _FIRST_LIST, 1, row] = count
-            used += count
-        elif log[at] == _T or log[at] == _F:
-            if which != _OTHER:
-                return -1
-            end = at + (4 if log[at] == _T else 5)
-            if end > last or not _is_boolean(log, at):
-                return -1
-            at = end
-        else:
-            end, value = _number_at(log, at, last)
-            if end < 0 or which >= _FIRST_TEXT:
-                return -1
-            if which != _OTHER:
-                if which in (_QUEUE_ID, _MESSAGES) and value > _GREATEST_INT:
-                    return -1
-                numbers[which, row] = value
-            at = end
-        if at == last:
-            return names
-        if at > last or log[at] != _COMMA:
-            return -1
-        at += 1
-    return -1
-
-
-@compiled
-def _is_boolean(log: Bytes, at: int) -> bool:
-    text = b"true" if log[at] == _T else b"false"
-    for i in range(len(text)):  # noqa: SIM110  Numba is slow on all()
-        if log[at + i] != text[i]:
-            return False
-    return True
-
-
-@compiled
-def _number_at(log: Bytes, at: int, last: int) -> tuple[int, int]:
-    """Where a whole number of at most 18 digits ends, or -1 if there is none, and the number."""
-    value: Int = np.int64(0)
-    end: Int = np.int64(at)
-    while end < last and _ZERO <= log[end] <= _NINE:
-        value = value * 10 + np.int64(log[end] - _ZERO)
-        end += 1
-        if end - at > _LONGEST_NUMBER:
-            return -1, value
-    if end == at or (log[at] == _ZERO and end > at + 1):
-        return -1, value
-    return end, value
-
-
-# Other bodies.
-
-
-_BODY = pa.schema(
-    [(name, pa.string()) for name in (*TEXTS, PUT_AGAIN)]
-    + [(name, pa.int32() if name in ("q", "n") else pa.int64()) for name in NUMBERS]
-    + [(name, pa.list_(pa.int64())) for name in LISTS]
-)
-_PARSE = json.ParseOptions(explicit_schema=_BODY, unexpected_field_behavior="ignore")
-_NEWLINE, _CARRIAGE_RETURN = b"\n\r"
-
-
-def _read_others(log: Bytes, starts: Positions, lengths: Positions) -> tuple[pa.Table, NDArray[np.bool_]]:
-    """The bodies as columns of _BODY, and which of them have a row there."""
-    last = starts + np.maximum(lengths, 1) - 1
-    is_object = (lengths > 1) & (log[starts] == _OPEN) & (log[last] == _CLOSE)
-    good = np.flatnonzero(is_object)
-    # A line for each body: the byte after it becomes the end of the line.
-    offsets, data = spans(log, starts[good], lengths[good] + 1)
-    data[(data == _NEWLINE) | (data == _CARRIAGE_RETURN)] = _SPACE
-    data[offsets[1:] - 1] = _NEWLINE
-    tables, first = [_BODY.empty_table()], 0
-    for count, table in _parsed_lines(data, offsets.astype(np.int64)):
-        if table is None:
-            is_object[good[first : first + count]] = False
-        else:
-            tables.append(table)
-        first += count
-    return pa.concat_tables(tables), is_object
-
-
-def _parsed_lines(data: Bytes, bounds: Positions) -> Iterator[tuple[int, pa.Table | None]]:
-    """Numbers of lines, in order, each with their rows; None for a line that cannot be parsed."""
-    count = len(bounds) - 1
-    if not count:
-        return
-    lines = data[bounds[0] : bounds[-1]]
-    read = json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
-    try:
-        table = json.read_json(pa.py_buffer(lines), read, _PARSE)
-    except pa.ArrowInvalid:
-        table = None
-    if table is not None and len(table) == count:
-        yield count, table
-    elif count == 1:
-        yield 1, None
-    else:
-        yield from _parsed_lines(data, bounds[: count // 2 + 1])
-        yield from _parsed_lines(data, bounds[count // 2 :])
 
 
 # Rows of POP_RECORDS.

@@ -26,7 +26,7 @@ from filtering.delivery.entries import (
 )
 from filtering.delivery.pull_window import NO_END
 from filtering.frozen import frozen
-from filtering.subscriptions.namespace import LMQ_PREFIX, is_lmq
+from filtering.names import LMQ_PREFIX, is_lmq
 from filtering.tags_code import DELAY_PROPERTY, entry_tags_codes
 from filtering.time_spans import BEGINNING, FOREVER
 from schemas.arrow_batches import one_array
@@ -36,7 +36,7 @@ from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, filtered_by_mask, may_hold, read_rows, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.commitlog_rows import NUMBERS, Int32s, Messages, Shape, TopicBatch, concat, topic_batches
-from schemas.rocketmq_store.property_text import names_of, values_of
+from schemas.rocketmq_store.properties import names_of, values_of
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE

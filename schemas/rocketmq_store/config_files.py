@@ -15,8 +15,10 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from filtering.delivery.pull_window import ConsumeMode
 from filtering.frozen import frozen
 from filtering.java import LONG_MAX, has_half_a_pair, parse_int
+from filtering.names import LMQ_QUEUE_ID
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.rocketmq_version import (
     ShownVersions,
@@ -27,7 +29,6 @@ from filtering.rocketmq_version import (
     up_to_4,
 )
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.namespace import LMQ_QUEUE_ID
 from schemas.errors import UsageError
 from schemas.rocketmq_store.rocksdb import (
     DEFAULT_FAMILY,
@@ -243,10 +244,10 @@ def read_pop_groups(storage: Storage) -> PopGroups:
         configs = {}
     times = {group: config.get("retryMaxTimes") for group, config in configs.items()}
     return PopGroups(
-        frozenset(key for key, mode in modes.items() if mode == "POP"),
+        frozenset(key for key, mode in modes.items() if mode == ConsumeMode.POP),
         {group: most for group, most in times.items() if isinstance(most, int) and most != RETRY_MAX_TIMES},
         frozenset(group for group, config in configs.items() if config.get("consumeMessageOrderly") is True),
-        frozenset(key for key, mode in modes.items() if mode == "PULL"),
+        frozenset(key for key, mode in modes.items() if mode == ConsumeMode.PULL),
         _handed_out_in_order(storage),
     )
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from filtering.java import is_utf8, string_array, unchecked_string_array
 from filtering.kernels.compile import compiled
 from schemas.rocketmq_store.commitlog_walk import Records
-from schemas.rocketmq_store.property_columns import Interner
-from schemas.rocketmq_store.property_text import find, split
+from schemas.rocketmq_store.properties import Interner, find, split
 from schemas.rocketmq_store.record_layout import NUMBER_FIELDS, Bytes, Positions, binary_array, decoded_texts, spans
 
 # Hosts: 4 or 16 bytes of address and an i32 port, as RocketMQ prints them.

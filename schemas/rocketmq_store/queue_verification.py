@@ -10,22 +10,20 @@ from numpy.typing import NDArray
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
 from filtering.delivery.pull_window import NO_END
 from schemas.rocketmq_store import record_layout
-from schemas.rocketmq_store.consume_queue_ext import (
-    ADDRESS_BASE,
-    STORE_TIMESTAMP,
-    TAGS_CODE,
-    encode_units,
-    is_address,
-    repeated_units,
-)
 from schemas.rocketmq_store.queue_files import (
+    ADDRESS_BASE,
     ENTRY,
+    STORE_TIMESTAMP,
     STORED_ENTRY,
+    TAGS_CODE,
     DatabaseIndex,
     Difference,
     QueueEntries,
     QueueFiles,
+    encode_units,
     first_not_zero,
+    is_address,
+    repeated_units,
 )
 from schemas.storage import Storage
 

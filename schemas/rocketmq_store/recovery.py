@@ -16,9 +16,8 @@ import numpy as np
 from filtering.frozen import frozen
 from filtering.tags_code import tags_code
 from schemas.rocketmq_store.commitlog_walk import REASONS, Damage, Records, RecordSearch, Walk, first_piece
-from schemas.rocketmq_store.consume_queue_ext import is_address
 from schemas.rocketmq_store.message_decoder import decode
-from schemas.rocketmq_store.queue_files import queue_index
+from schemas.rocketmq_store.queue_files import is_address, queue_index
 from schemas.rocketmq_store.record_layout import BytesKind
 from schemas.rocketmq_store.segments import Segment, segments
 from schemas.storage import Storage

@@ -56,17 +56,17 @@ def test_a_python_prompt_shows_short_texts(replayed: Replayed, hostile: warehous
     opened = warehouse.open(replayed("small").location)
     assert repr(opened) == f"{replayed('small').location}, broker broker-a"
     assert repr(opened.why("ord-370", "cg_sql_region_price")) == (
-        "ord-370 OrderEvents 0/56 → cg_sql_region_price: STOPPED_BY_BIT_MAP\n"
-        "the expression did not match when the message was stored: region = 'hangzhou' is FALSE, region is 'us-east'\n"
-        "part                 is             since\n"
-        "region = 'hangzhou'  FALSE          region is 'us-east'  decides\n"
-        "price > 50.0         not evaluated  price is missing\n"
-        "would match with price = '50.01' and region = 'hangzhou'"
+        "ord-370  OrderEvents 0/56 → cg_sql_region_price: not delivered\n"
+        "  stopped at  stage 1, filter bit map: the expression did not match when the message was stored\n"
+        "  because     region = 'hangzhou'  ✗  region is 'us-east'\n"
+        "              price > 50.0         ·  price is missing\n"
+        "  would match with price = '50.01' and region = 'hangzhou'"
     )
     wider = repr(opened.what_if("cg_sql_region_price", sql="price > 40.0 AND region = 'hangzhou'"))
-    assert wider.splitlines()[:2] == [
-        "cg_sql_region_price on OrderEvents: 5 gained, 0 lost, 21 kept, 0 pending",
-        "in force: SQL92 region = 'hangzhou' AND price > 50.0",
+    assert wider.splitlines()[:3] == [
+        "cg_sql_region_price on OrderEvents: 5 gained, 0 lost, 21 kept",
+        "",
+        "- in force: SQL92 region = 'hangzhou' AND price > 50.0",
     ]
     for each, key in ((opened, "ord-370"), (hostile, HOSTILE)):
         answers: list[object] = [each.why(key), each.lag(), each.findings(), each.advice(), each.summary()]
@@ -78,8 +78,8 @@ def test_one_explanation_shows_its_leaves(hostile: warehouse.OpenWarehouse) -> N
     explanations = hostile.why_at(HOSTILE, 0, 0, HOSTILE)
     assert len(explanations) == 1
     html = explanations._repr_html_()
-    assert "decides" in html
-    assert "Would match with <code>a = &#x27;&lt;b&gt;&#x27;</code>" in html
+    assert "<td>✗</td>" in html
+    assert "<b>Would match</b> with <code>a = &#x27;&lt;b&gt;&#x27;</code>" in html
 
 
 def test_deliveries_are_those_of_the_table(replayed: Replayed) -> None:
@@ -112,7 +112,7 @@ def test_what_if_says_what_is_gained_and_lost(replayed: Replayed) -> None:
     opened = warehouse.open(replayed("small").location)
     wider = opened.what_if("cg_sql_region_price", sql="price > 40.0 AND region = 'hangzhou'")
     assert (len(wider.gained), len(wider.lost)) == (5, 0)
-    assert "<td>5</td><td>0</td>" in wider._repr_html_()
+    assert "5 gained, 0 lost, " in wider._repr_html_()
     tags = opened.what_if("cg_tag_multi_topic", tags="nothing", topic="DeviceTelemetry")
     assert (len(tags.gained), len(tags.lost), tags.kept) == (0, 149, 0)
     with pytest.raises(UsageError, match="either sql or tags"):

@@ -353,6 +353,35 @@ def test_a_log_in_parts_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.M
         assert sorted(tuple(row.values()) for row in quarantined) == sorted(rejected)
 
 
+def test_properties_of_parquet_are_those_of_json_lines(tmp_path: Path) -> None:
+    """Separators, texts of no and of many bytes, and missing values, in names and values."""
+    rng = random.Random(11)
+    texts = ["", "a", "price", "eight888", "nine99999", "é" * 20, "\u0001", "b\u0002", "3\u0001"]
+    names = [*texts[1:-3] * 8, *texts[-3:]]
+    pairs = [{name: rng.choice([*texts, None]) for name in rng.sample(names, rng.randrange(5))} for _ in range(300)]
+    properties = [None, *pairs]
+    messages = [
+        GOOD | {"commitlog_offset": at, "queue_offset": at, "properties": each} for at, each in enumerate(properties)
+    ]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, messages)))
+    table = pa.Table.from_pylist([{**message, "properties": None} for message in messages])
+    maps = pa.array([None if each is None else list(each.items()) for each in properties], _MAPS)
+    at = table.schema.get_field_index("properties")
+    pq.write_table(table.set_column(at, "properties", maps), tmp_path / "log.parquet")
+    read = []
+    for suffix in ("jsonl", "parquet"):
+        ingest.main(["--store", str(tmp_path / f"log.{suffix}"), "--warehouse", str(tmp_path / suffix)])
+        rows = rows_of(tmp_path / suffix, "commitlog", "commitlog_offset", "properties")
+        quarantined = rows_of(tmp_path / suffix, "quarantine", "offset", "reason")
+        read.append((sorted(map(str, rows)), sorted(map(str, quarantined))))
+    assert len(read[0][0]) > 100
+    assert len(read[0][1]) > 30
+    assert read[0] == read[1]
+
+
+_MAPS = pa.map_(pa.string(), pa.string())
+
+
 def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "log.jsonl").write_text(json.dumps(GOOD) + "\nno message", encoding="utf-8")

@@ -137,7 +137,7 @@ def test_a_group_that_comes_later(run: Run, tmp_path: Path) -> None:
 def test_answers_on_an_lmq(run: Run, tmp_path: Path) -> None:
     warehouse = ("--warehouse", tmp_path / "w")
     store = lmq_log(1)[0].write(tmp_path / "store")
-    more = f"{SUBSCRIPTIONS}- {{group: own, topic: T, sql: \"region = 'us'\"}}"
+    more = f"{SUBSCRIPTIONS}- {{group: a, topic: T, sql: \"region = 'eu'\"}}\n- {{group: own, topic: T, tag: '*'}}"
     assert run(nightly, "--store", store, *warehouse, *given(tmp_path, more)).code == 0
     asked = ("--topic", "T", "--queue", 1, "--offset", 0, "--json")
     explained = [json.loads(line) for line in run(explain, *warehouse, *asked).out.splitlines()]
@@ -145,6 +145,7 @@ def test_answers_on_an_lmq(run: Run, tmp_path: Path) -> None:
         row["consumer_group"]: (row["message"]["topic"], row["message"]["queue_offset"], row["outcome"])
         for row in explained
     } == {
+        "a": ("T", 0, "STOPPED_BY_BIT_MAP"),
         "all": ("%LMQ%x", 1, "DELIVERED"),
         "eu": ("%LMQ%x", 1, "STOPPED_BY_EXPRESSION"),
         "own": ("T", 0, "DELIVERED"),

@@ -26,7 +26,7 @@ from answers.facts import open_facts
 from answers.lag import lag as lag_of
 from answers.report import pops_of
 from filtering.delivery.block_schema import Outcome
-from filtering.explanation.journey import JourneyStepKind
+from filtering.journey import JourneyStepKind
 from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if
 from schemas.delta.warehouse import Warehouse
@@ -43,8 +43,8 @@ IN_ORDER = {"pop_fifo_1", "pop_fifo_2"}
 """Groups that consume in order: the broker does not write their pops down."""
 OPEN = "pop_differ_tags"
 """A group whose clients have different tags: the record does not say which of them popped a message."""
-CRC_AT, BODY_AT = 8, 88
-"""Where the checksum and the body of a record are, bytes."""
+CRC_AT, ATTEMPTS_AT, BODY_AT = 8, 72, 88
+"""Where the checksum, the number of earlier attempts and the body of a record are, bytes."""
 Delivery = tuple[str, str, int, int, int, int]
 
 
@@ -131,6 +131,23 @@ def test_four_snapshots_in_one_go(popped: Path, tmp_path: Path) -> None:
     nightly.main(given)
     assert deviations(delivered(tmp_path / "w"), received()) == {}
     assert without_runs(tmp_path / "w")["pops"] == without_runs(popped)["pops"]
+
+
+def test_pops_went_past_what_they_did_not_hand_out(popped: Path) -> None:
+    """A group scanned each queue from the start of its first pop to its offset, or more after it was reset."""
+    queue = ("consumer_group", "topic", "queue_id")
+    scanned: Counter[tuple[object, ...]] = Counter()
+    for row in rows_of(popped, "delivery_stats", *queue, "scanned"):
+        scanned[row["consumer_group"], row["topic"], row["queue_id"]] += row["scanned"]
+    starts: dict[tuple[object, ...], int] = {}
+    for row in rows_of(popped, "pops", *queue, "start_offset"):
+        if row["start_offset"] is not None and not row["topic"].startswith("%RETRY%"):
+            key = row["consumer_group"], row["topic"], row["queue_id"]
+            starts[key] = min(starts.get(key, row["start_offset"]), row["start_offset"])
+    ends = {tuple(row[name] for name in queue): row["decided_to"] for row in rows_of(popped, "current_offsets")}
+    went_past = {key: ends[key] - start for key, start in starts.items() if "_reset_" not in str(key[0])}
+    assert len(went_past) > 150
+    assert [key for key, count in went_past.items() if scanned[key] < count] == []
 
 
 def test_acknowledgements_attempts_and_redeliveries(popped: Path) -> None:
@@ -746,6 +763,63 @@ def test_a_group_that_is_switched_while_it_is_online(broker: GrowingBroker) -> N
     before = broker.facts()
     broker.night(events, "--redo-from", last)
     assert broker.facts() == before
+
+
+def test_what_pops_of_a_switched_group_commit_is_no_late_commit_of_its_pulls(broker: GrowingBroker) -> None:
+    """The offsets in the snapshot are those after its pops, just after its last pull."""
+    for _ in range(4):
+        broker.log.append(TAGS="A")
+    pop(broker, "g", 12, 13)
+    switch(broker, "POP")
+    save(broker, g=14)
+    broker.night([event(BEFORE, "register", "g", type="TAG", expression="A", consume_from="first")])
+    rows = [row for row in rows_of(broker.folder / "w", "deliveries") if row["topic"] == "T"]
+    assert sorted((row["queue_offset"], row["source"]) for row in rows) == [
+        (10, "PLANNED"), (11, "PLANNED"), (12, "RECORDED"), (13, "RECORDED")
+    ]  # fmt: skip
+    assert uncertain_messages(broker) == 0
+    assert broker.passes_audits()
+
+
+def test_a_group_that_pulled_between_two_pops_of_a_night(broker: GrowingBroker) -> None:
+    """A second lies between the pops. The later one began to read after two messages that match; before it, at one."""
+    registration = event(BEFORE, "register", "g", type="TAG", expression="A", consume_from="first")
+    for tags in ("A", "B", "A", "A", "B", "A"):  # 10 to 15
+        broker.log.append(TAGS=tags)
+    pop(broker, "g", 10)
+    broker.log.time += 1000
+    pop(broker, "g", 15, start=14)
+    switch(broker, "POP")
+    broker.night([registration.replace('"op"', '"protocol": "remoting_pop", "op"')])
+    rows = [row for row in rows_of(broker.folder / "w", "deliveries") if row["topic"] == "T"]
+    assert sorted((row["queue_offset"], row["source"]) for row in rows) == [
+        (10, "RECORDED"), (12, "PLANNED"), (13, "PLANNED"), (15, "RECORDED")
+    ]  # fmt: skip
+    assert uncertain_messages(broker) == 2
+    broker.log.append(TAGS="A")
+    broker.log.append(TAGS="B")
+    broker.log.append(TAGS="A")
+    pop(broker, "g", 18)
+    broker.night([registration.replace('"op"', '"protocol": "remoting_pop", "op"')])
+    later = [row["queue_offset"] for row in rows_of(broker.folder / "w", "deliveries") if row["queue_offset"] > 15]
+    assert sorted(later) == [16, 18]
+    assert broker.failed_audits("--all") == []
+
+
+def test_what_remoting_clients_popped_and_did_not_keep_may_not_have_arrived(broker: GrowingBroker) -> None:
+    """Clients that are switched to pulls drop what they have just popped, and it comes again."""
+    broker.log.append(TAGS="A", UNIQ_KEY="again")
+    broker.log.append(TAGS="A", UNIQ_KEY="kept")
+    pop(broker, "g", 10, acknowledges=False)
+    pop(broker, "g", 11)
+    attempts_at = len(broker.log.data) + ATTEMPTS_AT
+    broker.log.append(topic="%RETRY%g_T", TAGS="A", UNIQ_KEY="again")
+    broker.log.data = broker.log.data[:attempts_at] + struct.pack(">i", 1) + broker.log.data[attempts_at + 4 :]
+    broker.log.write(broker.folder / "store")
+    switch(broker, "POP")
+    broker.night([registered(BEFORE, "A")])
+    assert [row for row in outcomes(broker) if row[0] > 9] == [(10, "DELIVERED"), (11, "DELIVERED")]
+    assert uncertain_messages(broker) == 1
 
 
 @pytest.mark.parametrize("last_mode", ["POP", "PULL"])

@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from answers.facts import open_facts
+from answers.report import night_summary
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import CONSUMEQUEUE
+from tests.nights.commands import rows_of
 from tests.nights.damage import Change, Row, one_row, rewrite
 from tests.nights.growing_broker import BEFORE, GrowingBroker, sql
 
@@ -31,6 +34,21 @@ def test_a_topic_that_was_created_again_has_no_duplicates(broker: GrowingBroker)
         assert broker.failed_audits("--all") == []
         broker.grow()
         broker.night(EVENTS)
+
+
+def test_the_summary_says_that_a_topic_was_created_again(broker: GrowingBroker) -> None:
+    """The pull of the old queue may have been held for 20 s: the new messages of this time are uncertain."""
+    recreated(broker)
+    facts = open_facts(Warehouse.at(str(broker.folder / "w")))
+    (problem,) = (each for each in night_summary(facts).attention if each.code == "began-again")
+    assert problem.text.startswith("T began again at 2026-11-18 11:06:55")
+    assert "1 queue that had 15" in problem.text
+    stats = {row["run"]: row["uncertain"] for row in rows_of(broker.folder / "w", "delivery_stats")}
+    assert [stats[run] for run in sorted(stats)] == [0, 10]
+    broker.grow()
+    broker.night(EVENTS)
+    facts = open_facts(Warehouse.at(str(broker.folder / "w")))
+    assert [each.code for each in night_summary(facts).attention] == []
 
 
 def in_new_queue(queue_offset: int) -> Callable[[Row], bool]:

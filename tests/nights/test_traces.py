@@ -337,6 +337,28 @@ def test_a_client_that_kept_what_its_new_tags_drop(broker: GrowingBroker) -> Non
     assert broker.passes_audits()
 
 
+def test_traces_deny_messages_of_two_topics_in_one_night(broker: GrowingBroker) -> None:
+    events = []
+    for topic in ("T", "U"):
+        for number, tags in enumerate("ABA"):
+            broker.log.append(topic=topic, UNIQ_KEY=f"{topic}{number}", TAGS=tags, MSG_REGION="DefaultRegion")
+        at = broker.log.time - 2 * EVERY
+        filters = {BEFORE: "A", at - EVERY // 2: "A || B"}
+        events += [
+            event(when, "register", "g", topic=topic, type="TAG", expression=each) for when, each in filters.items()
+        ]
+        calls = {"T": (1, 2), "U": (3, 4)}[topic]
+        trace(broker, called(calls[0], f"{topic}0", at=at), called(calls[1], f"{topic}2", at=at + 2 * EVERY))
+    broker.grow()
+    broker.night(events)
+    rows = rows_of(broker.folder / "w", "deliveries", "topic", "queue_offset", "outcome", "source")
+    decisions = [tuple(row.values()) for row in rows]
+    expected = [(0, "DELIVERED", "PLANNED"), (1, "DENIED", "TRACED"), (2, "DELIVERED", "PLANNED")]
+    first = {"T": 10, "U": 0}
+    assert sorted(decisions) == [(topic, first[topic] + at, *rest) for topic in first for at, *rest in expected]
+    assert broker.passes_audits()
+
+
 def test_traces_decide_what_was_in_flight_when_the_group_left(broker: GrowingBroker) -> None:
     for number, tags in enumerate("AABB"):
         broker.log.append(UNIQ_KEY=f"M{number}", TAGS=tags, MSG_REGION="DefaultRegion")

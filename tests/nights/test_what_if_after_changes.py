@@ -11,8 +11,8 @@ import pytest
 from answers.facts import open_facts
 from answers.lag import lag
 from answers.what_if import what_if as tried
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.time_spans import BEGINNING, FOREVER
 from jobs import what_if
 from schemas.delta.warehouse import Warehouse
@@ -38,7 +38,7 @@ def test_a_rewritten_filter_passes_the_gate_after_an_earlier_filter(changed: Gro
     lines = ended.out.splitlines()
     facts = open_facts(Warehouse.at(str(changed.folder / "w")))
     (change,) = tried(facts, facts.subscriptions_of("cg")[-1:], (BEGINNING, FOREVER))
-    assert "Against the filter in force, as if it had always been: 0 gained, 0 lost" in change._repr_html_()
+    assert "<li>against the filter in force, as if it had always been: 0 gained, 0 lost" in change._repr_html_()
     assert lines[:6] == [
         "**Verdict: passed**", "",
         "- passed: the change loses 0 messages, within --max-lost 0", "- passed: no subscription ends",
@@ -111,8 +111,8 @@ def test_the_period_is_named_and_may_be_empty(changed: GrowingBroker, run: Run) 
     assert (gated.code, gated.error) == (0, f"mqsieve: {nothing}: --max-lost and --max-gained hold for nothing\n")
     facts = open_facts(Warehouse.at(str(changed.folder / "w")))
     (change,) = tried(facts, facts.subscriptions_of("cg")[-1:], (BEGINNING, FIRST_TIME))
-    assert nothing in str(change).splitlines()
-    assert f"<p>{nothing}</p>" in change._repr_html_()
+    assert f"- {nothing}" in str(change).splitlines()
+    assert f"<li>{nothing}</li>" in change._repr_html_()
     made = json.loads(run(what_if, *given, *period, "--json").out)["changes"][0]
     assert (made["from"], made["to"], made["stored"]) == (FIRST_TIME, FIRST_TIME + 3 * EVERY, 3)
 

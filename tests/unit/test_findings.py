@@ -9,16 +9,17 @@ from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.findings import (
     FilterOnMessages,
     TopicMessages,
+    expectations,
     filters_on_messages,
-    parse_expectations,
     static_findings,
     unmet,
 )
 from filtering.matcher.column import Column
 from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.sources import parse_subscriptions
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_codes
+from schemas.subscription_files import parse_subscriptions
+from schemas.yaml_input import load
 
 
 def in_force(text: str) -> list[SubscriptionRow]:
@@ -77,14 +78,14 @@ def test_static_findings(subscription: str, expected: list[tuple[str, str]]) -> 
 
 def test_an_expectation_may_be_of_one_group() -> None:
     (row,) = in_force("g sql n > 5.0")
-    expected = parse_expectations("- {pass: {n: '1'}, group: other}\n- {pass: {n: '2'}, group: g}\n- pass: {n: '3'}")
+    expected = expectations(load("- {pass: {n: '1'}, group: other}\n- {pass: {n: '2'}, group: g}\n- pass: {n: '3'}"))
     assert [line.split(" (")[0] for line in unmet(expected, row)] == ["g: message 2", "g: message 3"]
 
 
 @pytest.mark.parametrize("text", ["[]", "pass: {n: '1'}", ""])
 def test_expectations_are_a_list(text: str) -> None:
     with pytest.raises(ValueError, match="not a list; begin each message with"):
-        parse_expectations(text)
+        expectations(load(text))
 
 
 def test_groups_that_get_the_same_messages_are_named_once() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from filtering.subscriptions.events import ConsumeFrom
-from filtering.subscriptions.operator_tools import read_broker_log
-from filtering.subscriptions.sources import parse_subscriptions
 from jobs import subscriptions
 from schemas.errors import UsageError
+from schemas.operator_tools import read_broker_log
+from schemas.subscription_files import parse_subscriptions
 from tests.captures import PUBLIC, capture
 
 LOG = """\

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from filtering.broker_config import BrokerConfig
+from filtering.names import retry_topics, subscribed_topic
 from filtering.pops.handed_out import NONE, RENEWAL, Records, handed_out, matching
 from filtering.pops.modes import PopGroups, PopModes, Pops, as_consumed, pulled_rows
-from filtering.pops.record import retry_topics, subscribed_topic
 from filtering.subscription_data import TAG, new_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent, event_line, parse_event
 from filtering.subscriptions.history import subscription_history

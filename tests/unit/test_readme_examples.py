@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import benchmarks.__main__
-from filtering.subscriptions.sources import parse_subscriptions
 from jobs.cli.application import ExitCode
+from schemas.subscription_files import parse_subscriptions
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")

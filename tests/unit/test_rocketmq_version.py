@@ -19,7 +19,7 @@ from filtering.sql92.dialect import RocketMQ
 from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import EarlierConfig, in_force_at, subscription_history
-from filtering.subscriptions.operator_tools import versions_in_log, versions_of_clients
+from schemas.operator_tools import versions_in_log, versions_of_clients
 from tests.unit.broker import cases
 from tests.unit.sql92.cases import expressions
 

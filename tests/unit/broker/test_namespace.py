@@ -1,6 +1,6 @@
 import pytest
 
-from filtering.subscriptions.namespace import is_system_group, namespace_of, wrap_namespace
+from filtering.names import is_system_group, namespace_of, wrap_namespace
 from tests.unit.broker import cases
 
 

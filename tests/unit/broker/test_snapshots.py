@@ -6,8 +6,8 @@ from filtering.broker_config import BrokerConfig
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent, SubscriptionEvents
 from filtering.subscriptions.history import in_force_at, subscription_history
-from filtering.subscriptions.sources import differences
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas.subscription_files import differences
 
 SINCE = 5_000
 LEFT = SubscriptionEvent(2_000, Operation.UNREGISTER, "cg", topic="T")

@@ -10,9 +10,9 @@ import pytest
 from filtering.broker_config import BrokerConfig, read_properties
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.sources import parse_subscriptions
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
+from schemas.subscription_files import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
 from tests.reference import matches
 

@@ -13,7 +13,7 @@ from filtering.subscriptions.events import (
     event_line,
     parse_event,
 )
-from filtering.subscriptions.sources import parse_subscriptions
+from schemas.subscription_files import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
 
 REGISTER = {"at": 5, "op": "register", "group": "cg", "topic": "OrderEvents", "type": "SQL92", "expression": "a"}

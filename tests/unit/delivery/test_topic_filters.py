@@ -18,8 +18,8 @@ from filtering.matcher import packed_bits
 from filtering.predicate import FALSE, TRUE, TextIn
 from filtering.sql92 import Expressions, compile
 from filtering.subscriptions.history import in_force_at, subscription_history
-from filtering.subscriptions.sources import parse_subscriptions
 from filtering.subscriptions.subscription_row import SubscriptionRow, compile_subscription
+from schemas.subscription_files import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
 from tests.entries import entries
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from filtering.broker_config import BrokerConfig
-from filtering.explanation.decision import Decision, Entry, decide
-from filtering.explanation.nearest import NearestMiss, nearest_miss
+from filtering.explanation import Decision, Entry, NearestMiss, decide, nearest_miss
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history

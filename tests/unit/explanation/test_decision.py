@@ -10,7 +10,7 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.block_schema import Outcome
-from filtering.explanation.decision import Stage
+from filtering.explanation import Stage
 from tests.unit.broker import CASES
 from tests.unit.explanation.subscribed import decided, subscribed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from filtering import sql92
-from filtering.explanation.nearest import changed, nearest_change
+from filtering.explanation import changed, nearest_change
 from tests.unit.explanation.subscribed import decided, missed, subscribed
 from tests.unit.sql92.cases import compiled, expressions
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from filtering import sql92
-from filtering.explanation.trace import Result, expression_text, trace
+from filtering.sql92.nodes import expression_text
+from filtering.sql92.trace import Result, trace
 from tests.unit.sql92.cases import compiled, expressions
 
 LONG = 2_000

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.rocketmq_store.consume_queue_ext import ExtensionError, encode_units, is_address
+from schemas.rocketmq_store.queue_files import ExtensionError, encode_units, is_address
 from tests.captures import UNDAMAGED, capture, rows
 
 Files = dict[str, bytes]

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from schemas.rocketmq_store.property_columns import Interner
+from schemas.rocketmq_store.properties import Interner
 from schemas.rocketmq_store.record_layout import binary_array
 from schemas.rocketmq_store.segments import SLACK
 

@@ -13,6 +13,7 @@ import yaml
 
 from filtering.counted import did_you_mean
 from filtering.java import LONG_MAX, has_half_a_pair, without_half_pairs
+from filtering.names import wrap_namespace
 from filtering.subscription_data import SQL92, TAG, Subscription, filter_of, is_tag_type, new_subscription
 from filtering.subscriptions.events import (
     UNVERSIONED,
@@ -32,9 +33,8 @@ from filtering.subscriptions.events import (
     text_field,
     whole_number,
 )
-from filtering.subscriptions.namespace import wrap_namespace
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from filtering.yaml_input import InvalidYaml, compose
+from schemas.yaml_input import InvalidYaml, compose
 
 # Subscriptions as a YAML list. Each entry has a group, a topic and an expression.
 #

@@ -1,7 +1,6 @@
-"""Names of topics and groups for a client with a namespace. Source: NamespaceUtil, TopicValidator, MixAll.
+"""Names of topics and groups that mean something to RocketMQ.
 
-OrderEvents -> shop%OrderEvents      %RETRY%cg_paid -> %RETRY%shop%cg_paid
-cg_paid -> shop%cg_paid              RMQ_SYS_TRACE_TOPIC stays
+Sources: NamespaceUtil, TopicValidator, MixAll, KeyBuilder, PopAckConstants, TimerMessageStore.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ LMQ_PREFIX = "%LMQ%"
 """Of the queues of multi-dispatched messages (MixAll). To consumers, each is a topic."""
 LMQ_QUEUE_ID = 0
 """The only queue id of such a topic."""
-REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
-"""Of the topic in which a broker keeps what POP consumers have not acknowledged yet (PopAckConstants)."""
 TRACE_TOPIC, TRACE_TOPIC_PREFIX = "RMQ_SYS_TRACE_TOPIC", "rmq_sys_TRACE_DATA_"
 """Where clients send their traces, unless they name another topic (TopicValidator, TraceConstants)."""
 SYSTEM_TOPICS = frozenset(
@@ -37,6 +34,9 @@ SYSTEM_PREFIXES = ("rmq_sys_", SYSTEM_GROUP_PREFIX)
 """Of names that NamespaceUtil leaves as they are."""
 
 
+# Queues of multi-dispatched messages, traces, and system groups.
+
+
 def is_lmq(topic: str) -> bool:
     """Whether a topic is the queue of multi-dispatched messages (MixAll.isLmq). No message has it as its topic."""
     return topic.startswith(LMQ_PREFIX)
@@ -50,6 +50,12 @@ def is_trace_topic(topic: str) -> bool:
 def is_system_group(group: str) -> bool:
     """Whether RocketMQ itself uses a consumer group (MixAll.isSysConsumerGroupPullMessage)."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+# Names for a client with a namespace:
+#
+#     OrderEvents -> shop%OrderEvents      %RETRY%cg_paid -> %RETRY%shop%cg_paid
+#     cg_paid -> shop%cg_paid              RMQ_SYS_TRACE_TOPIC stays
 
 
 def wrap_namespace(namespace: str, resource: str) -> str:
@@ -79,3 +85,40 @@ def _split(resource: str) -> tuple[str, str]:
 
 def _is_system_resource(resource: str) -> bool:
     return resource in SYSTEM_TOPICS or resource.startswith(SYSTEM_PREFIXES)
+
+
+# The record of a broker: the messages in which it writes down each pop and each acknowledgement.
+#
+# A pop that returns messages of a queue appends a *checkpoint*. It names the group, the topic, the queue and the queue
+# offsets that were handed out. Each acknowledgement appends a record, too. Both are timer messages: the broker appends
+# them to TIMER_TOPIC, and when they are due once more to the revive topic. What is due at once is only in the latter.
+
+
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+"""Of timer messages of all kinds."""
+REAL_TOPIC = "REAL_TOPIC"
+"""The property of a message in a system topic with the topic to which it goes when it is due."""
+REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
+"""Of the topic in which a broker keeps what POP consumers have not acknowledged yet."""
+CHECKPOINT, ACK, BATCH_ACK = "ck", "ack", "bAck"
+"""The tags of records."""
+
+
+def is_record_topic(topic: str) -> bool:
+    """Whether records are in a topic. In TIMER_TOPIC, they are those whose REAL_TOPIC is a revive topic."""
+    return topic == TIMER_TOPIC or topic.startswith(REVIVE_TOPIC_PREFIX)
+
+
+def retry_topics(consumer_group: str, topic: str) -> tuple[str, str]:
+    """The topics of redeliveries of a topic to a group: as brokers name it by default, and with enableRetryTopicV2."""
+    return (
+        f"{RETRY_TOPIC_PREFIX}{consumer_group}_{topic}",
+        f"{RETRY_TOPIC_PREFIX}{consumer_group}+{topic}",
+    )
+
+
+def subscribed_topic(consumer_group: str, topic: str) -> str:
+    """The topic that a group subscribes to, for a topic or one of its :func:`retry_topics`."""
+    prefix = RETRY_TOPIC_PREFIX + consumer_group
+    rest = topic.removeprefix(prefix)
+    return rest[1:] if topic.startswith(prefix) and rest[:1] in ("_", "+") else topic

@@ -5,7 +5,7 @@ SCHEDULE_TOPIC_XXXX, a timer message in rmq_sys_wheel_timer, and the half messag
 RMQ_SYS_TRANS_HALF_TOPIC. When it is due or committed, the broker stores it once more, in its topic. A message that a
 consumer sends back waits likewise, for %RETRY%group; after too many times it is stored in %DLQ%group. A message that
 was popped and not acknowledged in time is stored in a retry topic of its group and topic
-(:mod:`filtering.pops.record`). All these copies keep UNIQ_KEY; those that were sent back name the first one in
+(:mod:`filtering.names`). All these copies keep UNIQ_KEY; those that were sent back name the first one in
 ORIGIN_MESSAGE_ID, and redeliveries of pops their group in ORIGIN_GROUP.
 
 Sources: HookUtils, ScheduleMessageService.messageTimeUp, TimerMessageStore.convertMessage,
@@ -21,10 +21,16 @@ from enum import StrEnum
 from filtering.broker_config import BrokerConfig
 from filtering.frozen import frozen
 from filtering.java import parse_int, parse_long
-from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, SYSTEM_PREFIXES, SYSTEM_TOPICS
+from filtering.names import (
+    DLQ_TOPIC_PREFIX,
+    REAL_TOPIC,
+    RETRY_TOPIC_PREFIX,
+    SYSTEM_PREFIXES,
+    SYSTEM_TOPICS,
+    TIMER_TOPIC,
+)
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, delay_of
 
-TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPICS = {
     "RMQ_SYS_TRANS_HALF_TOPIC": "RMQ_SYS_TRANS_OP_HALF_TOPIC",
     "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC": "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
@@ -32,7 +38,7 @@ HALF_TOPICS = {
 """The topics of half messages, each with the topic of the messages that end them: committed or rolled back."""
 CHECKED_TOO_OFTEN_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Of half messages that no producer ended, however often the broker asked."""
-REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
+REAL_QUEUE_ID = "REAL_QID"
 ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 ORIGIN_GROUP = "ORIGIN_GROUP"
 TIMER_OUT, TIMER_DELETES = "TIMER_OUT_MS", "TIMER_DEL_UNIQKEY"

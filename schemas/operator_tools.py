@@ -15,6 +15,7 @@ from typing import Any
 
 from filtering.frozen import frozen
 from filtering.java import has_half_a_pair
+from filtering.names import RETRY_TOPIC_PREFIX
 from filtering.rocketmq_version import RocketMQVersion, ShownVersions, client_version, only, shown_by_settings
 from filtering.sql92.parser import looks_like_sql92
 from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription, new_subscription
@@ -26,8 +27,7 @@ from filtering.subscriptions.events import (
     parse_event,
     parse_json,
 )
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
-from filtering.subscriptions.sources import is_consumer_filter
+from schemas.subscription_files import is_consumer_filter
 
 LOG_TIME_ZONE = timezone(timedelta(hours=8))
 """The time zone of broker.log on any machine: rmq.broker.logback.xml sets GMT+8."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from schemas.errors import UsageError
 
 LARGEST = 64 << 20
 """The greatest length of a document in characters."""
@@ -65,3 +68,11 @@ def load(text: str) -> object:
         return None if node is None else loader.construct_object(node, deep=True)
     except yaml.YAMLError as error:
         raise InvalidYaml(1, f"not YAML: {error}") from None
+
+
+def load_file(text: str, file: Path | str) -> object:
+    """The document of a file with this text, as :func:`load` does. Raises UsageError with the file and the line."""
+    try:
+        return load(text)
+    except InvalidYaml as error:
+        raise UsageError(f"{file}, line {error.line}: {error}") from None

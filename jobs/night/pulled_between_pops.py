@@ -1,0 +1,128 @@
+"""What groups pulled between two pops of a night: an operator switched them to pulls, and back, and no event has it.
+
+A pop says where it began to read. What lies between there and the last message of the pop before was read by pops that
+handed out nothing, so it does not match; or it was pulled. What matches is the proof of a switch. An operator may also
+have moved the group's offset: then it was skipped. So it counts as delivered, and as uncertain.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from filtering.consumption.group import HELD_PULL_MS, NightFilters
+from filtering.delivery.entries import Int64s, among
+from filtering.delivery.pull_window import PullWindow, UncertainChange, WindowKind
+from filtering.delivery.topic_filters import TopicFilters
+from filtering.frozen import frozen
+from filtering.pops.handed_out import NONE
+from filtering.predicate import FALSE
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from jobs.night.commit import Changes
+from jobs.night.pops import PassedOver
+from schemas.commitlog import COMMITLOG
+from schemas.messages.stored_messages import StoredRange, read_entries
+from schemas.tables import CONSUMEQUEUE
+
+SWITCHED = "pops passed over it though it matches: the group pulled meanwhile, or an operator moved its offset"
+"""A reason of windows: it is stored, so its text stays."""
+
+
+@frozen(eq=False)
+class Unpopped:
+    """What pops of a group passed over while one subscription was in force, whose filter ``window`` has.
+
+    ``own``: the positions of these messages in ``passed``, in the order of the log.
+    """
+
+    window: PullWindow
+    passed: PassedOver
+    own: Int64s
+
+    @property
+    def commitlog_offset(self) -> Int64s:
+        return self.passed.commitlog_offset[self.own]
+
+    def pulls(self, matching: Int64s) -> Iterator[PullWindow]:
+        """The pulls in the pauses with messages that match. ``matching``: their physical offsets."""
+        passed = self.passed
+        found = self.own[np.isin(self.commitlog_offset, matching)]
+        is_earlier = passed.store_timestamp[found] < passed.since[passed.pause[found]]
+        for is_such, kind in ((is_earlier, WindowKind.BACKLOG), (~is_earlier, WindowKind.ONLINE)):
+            for at in np.unique(passed.pause[found[is_such]]).tolist():
+                offsets = {int(passed.queue_id[at]): (int(passed.begin[at]), int(passed.end[at]))}
+                since = int(passed.since[at])
+                pull = replace(self.window, offsets=offsets, only_listed=True, kind=kind, reason=SWITCHED)
+                if kind is WindowKind.BACKLOG:
+                    yield replace(pull, stored_to=since, available_at=since)
+                else:
+                    yield replace(pull, stored_from=since, stored_to=int(passed.until[at]))
+
+
+def unpopped(
+    passed_over: Mapping[GroupTopic, PassedOver],
+    states: Mapping[GroupTopic, Sequence[SubscriptionRow]],
+    filters: NightFilters,
+) -> dict[str, list[Unpopped]]:
+    """By topic, what pops passed over while the subscription did not change, also not for requests held before."""
+    by_topic = defaultdict(list)
+    for key, passed in passed_over.items():
+        rows = states.get(key, ())
+        in_force = _in_force(rows, passed.since - HELD_PULL_MS, passed.until)[passed.pause]
+        order = np.argsort(passed.commitlog_offset, kind="stable")
+        for number in np.unique(in_force[in_force != NONE]).tolist():
+            own, row = order[in_force[order] == number], rows[number]
+            window = PullWindow(filters.at(key, row.valid_from, row.valid_from), row.valid_from)
+            by_topic[key[1]].append(Unpopped(window, passed, own))
+    return by_topic
+
+
+def _in_force(rows: Sequence[SubscriptionRow], since: Int64s, until: Int64s) -> Int64s:
+    """The number of the state in force at the end of some times (ms); NONE if the group had another filter in them."""
+    if not rows:
+        return np.full(len(since), NONE, np.int64)
+    begins = np.array([row.valid_from for row in rows], np.int64)
+    consuming = [row for row in rows if row.is_consuming]
+    changes = [row.valid_from for before, row in pairwise(consuming) if row.filter != before.filter]
+    changed = np.array(changes, np.int64)
+    is_steady = np.searchsorted(changed, since, side="right") == np.searchsorted(changed, until, side="right")
+    number = np.searchsorted(begins, until, side="right") - 1
+    is_consuming = np.array([row.is_consuming for row in rows])[np.maximum(number, 0)]
+    return np.where(is_steady & is_consuming & (number >= 0), number, NONE)
+
+
+def pulls_between_pops(
+    candidates: Mapping[str, Sequence[Unpopped]], bit_num: int, ranges: Sequence[StoredRange], changes: Changes
+) -> dict[str, list[PullWindow]]:
+    """By topic, the pulls of ``candidates`` that brought a message. ``bit_num``: the bits of a filter bit map."""
+    filters = {topic: TopicFilters(bit_num, windows=[each.window for each in own]) for topic, own in candidates.items()}
+    commitlog, consumequeue = (changes.warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
+    properties = {topic: each.properties for topic, each in filters.items()}
+    matching: defaultdict[tuple[str, int], list[Int64s]] = defaultdict(list)
+    for part in ranges:
+        for entries in read_entries(part, commitlog, consumequeue, properties):
+            own = candidates[entries.topic]
+            selected = {i: among(entries.commitlog_offset, each.commitlog_offset) for i, each in enumerate(own)}
+            delivered = filters[entries.topic].run(entries, selected).delivered.flags(len(own))
+            for number, flags in enumerate(delivered):
+                matching[entries.topic, number].append(entries.commitlog_offset[flags])
+    pulls = {
+        topic: [
+            pull
+            for number, each in enumerate(own)
+            if (topic, number) in matching
+            for pull in each.pulls(np.concatenate(matching[topic, number]))
+        ]
+        for topic, own in candidates.items()
+    }
+    return {topic: own for topic, own in pulls.items() if own}
+
+
+def uncertain_pulls(windows: Sequence[PullWindow]) -> list[UncertainChange]:
+    """All messages of the windows that match are uncertain."""
+    return [UncertainChange.in_window(each, FALSE, each.message_filter.delivered, SWITCHED) for each in windows]
