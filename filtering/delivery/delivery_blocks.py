@@ -244,11 +244,12 @@ def _matches(
         differs[1:] |= np.diff(column[order]) != 0
     starts = np.flatnonzero(differs)
     bounds = np.append(starts, len(order))
-    outcome, group, available_at, subscription_from = (column[order][starts].tolist() for column in columns)
+    outcome, group, available_at, subscription_from = (pa.array(column[order[starts]]) for column in columns)
     every = np.arange(len(starts) + 1, dtype=np.int32)
-    popped_recipients = recipients([groups[number] for number in group], subscription_from, available_at)
+    recipient = [pa.array(groups, pa.string()).take(group), subscription_from, available_at]
+    popped_recipients = pa.StructArray.from_arrays(recipient, fields=list(RECIPIENT))
     values = [
-        pa.array([outcomes[number] for number in outcome], pa.string()),
+        pa.array(outcomes, pa.string()).take(outcome),
         pa.array(np.diff(bounds), pa.int32()),
         pa.ListArray.from_arrays(pa.array(every), popped_recipients),
         pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), pa.array(position[order], pa.int32())),

@@ -54,9 +54,10 @@ class Records:
         order = np.lexsort((self.commitlog_offset, self.popped_at, self.message))
         message, popped_at = self.message[order], self.popped_at[order]
         is_first = _is_other_than_before(message) | _is_other_than_before(popped_at)
-        first = order[is_first]
-        in_log: Int64s = first[np.lexsort((self.commitlog_offset[first], self.message[first]))]
-        return in_log
+        first: Int64s = order[is_first]
+        message, offset = self.message[first], self.commitlog_offset[first]
+        is_in_order = (np.diff(message) > 0) | (np.diff(offset) > 0)
+        return first if is_in_order.all() else first[np.lexsort((offset, message))]
 
 
 @frozen(eq=False)
@@ -140,7 +141,10 @@ def numbered(columns: Sequence[Int64s]) -> Int64s:
         if radix * (high - low + 1) > _GREATEST:
             numbers, radix = _ranks(numbers), len(numbers)
             column, low, high = _ranks(column), 0, len(column)
-        numbers, radix = numbers * (high - low + 1) + np.subtract(column, low, dtype=np.int64), radix * (high - low + 1)
+        radix *= high - low + 1
+        numbers *= high - low + 1
+        numbers += column
+        numbers -= low
     return numbers
 
 

@@ -52,7 +52,7 @@ from filtering.delivery.pull_window import (
     filter_data_in_force,
 )
 from filtering.frozen import frozen
-from filtering.names import CHECKPOINT, is_lmq
+from filtering.names import is_lmq
 from filtering.pops.modes import PopGroups, PopModes, Pops
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_line, with_offsets
@@ -71,6 +71,7 @@ from jobs.night.pops import (
     PassedOver,
     PopCounts,
     add_planned_pops,
+    by_kind,
     popped_times,
     read_by_pops,
     read_records,
@@ -521,9 +522,9 @@ class Night:
     _settled: int | None = field(init=False, default=None)
     _pops: Pops = field(init=False)
     """When groups pop."""
-    _records: pa.Table = field(init=False)
-    """What the night read of the broker's record of pops."""
     _checkpoints: pa.Table = field(init=False, default_factory=lambda: POP_RECORDS.file_schema.empty_table())
+    """Those that the night read of the broker's record of pops."""
+    _acknowledgements: pa.Table = field(init=False)
 
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
@@ -610,9 +611,9 @@ class Night:
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
         stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
         read = read_rows(POP_RECORDS, storage, paths, RECORD, dictionaries=POP_RECORDS.dictionary_texts)
-        self._records = pa.concat_tables([read, read_records(self.changes, stored)])
-        self._checkpoints = filtered(self._records, [one_of("kind", [CHECKPOINT])])
-        popped = popped_times(self._checkpoints, self._began)
+        records = pa.concat_tables([read, read_records(self.changes, stored)])
+        self._checkpoints, self._acknowledgements = by_kind(records)
+        popped = popped_times(filtered(self._checkpoints, [within("popped_at", self._began + 1)]))
         first_popped = {key: at for key, (at, _) in popped_times(self._checkpoints).items()}
         writes_down = self.pop_modes.with_pops(first_popped, self.pop_groups).are_written_down(self.broker)
         if popped or self.pop_modes.may_pop(self._events):
@@ -635,7 +636,8 @@ class Night:
             self._events,
             self.expressions,
             self.pop_groups,
-            self._records,
+            self._checkpoints,
+            self._acknowledgements,
             self._end,
             self._pops.recorded,
             self.offsets.committed,

@@ -34,11 +34,11 @@ from filtering.subscriptions.events import GRPC_SIMPLE, GroupTopic, Operation, S
 from filtering.subscriptions.history import states_by_key
 from filtering.subscriptions.inconsistency import GroupClients, differing_states
 from filtering.subscriptions.subscription_row import CompiledSubscription, SubscriptionRow, compile_client_filter
-from filtering.time_spans import BEGINNING, DAY, FOREVER
+from filtering.time_spans import DAY, FOREVER
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
 from jobs.night.tasks import LogRange
-from schemas.arrow_batches import codes, gathered, repeated, replaced
+from schemas.arrow_batches import codes, gathered, one_array, repeated, replaced
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFileWriter
@@ -71,9 +71,14 @@ RECORD = [
     "store_timestamp",
 ]  # fmt: skip
 """The columns of POP_RECORDS from which pops follow."""
+_OF_CHECKPOINT = [
+    *_KEY, *_POP_COLUMNS, "commitlog_offset", "invisible_time", "messages", "is_copy", "is_put_again",
+]  # fmt: skip
+_OF_ACKNOWLEDGEMENT = [*_KEY, *_RECORD_TIMES, "is_copy", "is_put_again"]
 _MESSAGE = [
     "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "sys_flag", "tags", "reconsume_times",
 ]  # fmt: skip
+_OF_MESSAGE = ["commitlog_offset", "store_timestamp", "tags", "reconsume_times"]
 _COPY = ["topic", "commitlog_offset", "uniq_key", "reconsume_times"]
 _NO_COPIES = COMMITLOG.file_schema.empty_table().select(_COPY)
 
@@ -117,12 +122,70 @@ class PassedOver:
     pause: Int64s
 
 
+@frozen(eq=False)
+class QueuedMessages:
+    """Messages in the order of the log, with the columns _OF_MESSAGE.
+
+    ``by_queue``: the positions of the messages of each topic and queue id by queue offset, and these offsets.
+    """
+
+    rows: pa.Table
+    by_queue: Mapping[Key, tuple[Int64s, Int64s]]
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> QueuedMessages:
+        offsets = rows["queue_offset"].to_numpy()
+        own_by_queue = positions_by(rows, ["topic", "queue_id"])
+        by_queue = {queue: _by_queue_offset(own, offsets[own]) for queue, own in own_by_queue}
+        return cls(rows.select(_OF_MESSAGE).combine_chunks(), by_queue)
+
+    def followed_by(self, later: QueuedMessages) -> QueuedMessages:
+        """These messages, and later ones of the log."""
+        if not len(self.rows):
+            return later
+        by_queue, nothing = {}, (NOWHERE, NOWHERE)
+        for queue in self.by_queue.keys() | later.by_queue.keys():
+            first, first_offsets = self.by_queue.get(queue, nothing)
+            last, last_offsets = later.by_queue.get(queue, nothing)
+            own = np.append(first, last + len(self.rows))
+            by_queue[queue] = _by_queue_offset(own, np.append(first_offsets, last_offsets))
+        return QueuedMessages(pa.concat_tables([self.rows, later.rows]), by_queue)
+
+    def find(self, pops: pa.Table) -> Int64s:
+        """The position of the message of each pop: the last one with its queue offset before the checkpoint, or NONE.
+
+        A queue may have begun again.
+        """
+        at = np.full(len(pops), NONE, np.int64)
+        places = self.rows["commitlog_offset"].to_numpy()
+        wanted, before = pops["queue_offset"].to_numpy(), pops["record_offset"].to_numpy()
+        for queue, popped in positions_by(pops, ["topic", "queue_id"]):
+            if queue not in self.by_queue:
+                continue
+            own, offsets = self.by_queue[queue]
+            own_wanted, own_before = wanted[popped], before[popped]
+            message_at = np.searchsorted(offsets, own_wanted, side="right") - 1
+            while (is_later := (message_at >= 0) & (places[own[message_at]] > own_before)).any():
+                message_at[is_later] -= 1
+            is_stored = (message_at >= 0) & (offsets[message_at] == own_wanted)
+            at[popped[is_stored]] = own[message_at[is_stored]]
+        return at
+
+
+def _by_queue_offset(own: Int64s, offsets: Int64s) -> tuple[Int64s, Int64s]:
+    """Positions of a queue's messages and their queue offsets, in the order of these, and then of the log."""
+    if (np.diff(offsets) > 0).all():
+        return own, offsets
+    order = np.lexsort((own, offsets))
+    return own[order], offsets[order]
+
+
 class NightPops:
     """The pops of one night. ``end``: the physical offset up to which the night goes.
 
     ``subscriptions``: the states in force, by group and topic. ``events``: with those of each client. ``popping``: when
     groups pop topics. ``committed``: the offsets that the broker has when the night ends.
-    ``records``: what the night read of the broker's record, with the columns RECORD.
+    ``checkpoints``, ``acknowledgements``: those that the night read (:func:`by_kind`).
     ``recovered_ranges``: the parts of the log that only this night could read.
     """
 
@@ -134,7 +197,8 @@ class NightPops:
         events: Sequence[SubscriptionEvent],
         expressions: Expressions,
         groups: PopGroups,
-        records: pa.Table,
+        checkpoints: pa.Table,
+        acknowledgements: pa.Table,
         end: int,
         popping: Mapping[GroupTopic, Sequence[Interval]],
         committed: Mapping[GroupTopic, Offsets],
@@ -144,7 +208,7 @@ class NightPops:
         self._changes = changes
         self._groups = groups
         self._begin, self._end = state.filtered_to, end
-        self._read = filtered(records, [within("commitlog_offset", state.filtered_to, end)])
+        self._read = checkpoints, acknowledgements
         self._popping = popping
         self._committed = committed
         self._recovered_ranges = recovered_ranges
@@ -158,40 +222,37 @@ class NightPops:
 
         The night's messages are read, and the rows of pops written, in a second thread.
         """
-        records = self._records()
+        checkpoints, acknowledgements = records = self._records()
         before = self._open_before(records)
-        if not len(records) and not len(before):
+        if not any(map(len, (*records, before))):
             return NO_POP_COUNTS
-        topics = pc.unique(records["topic"]).to_pylist()
+        topics = list({topic for part in records for topic in pc.unique(part["topic"]).to_pylist()})
         with ThreadPoolExecutor(1) as thread:
             reading = thread.submit(self._messages, topics, self._begin, self._end)
-            checkpoints, acknowledgements = _by_kind(records)
             pops = _pops(before, self._without_known(checkpoints), acknowledgements, self._changes.run)
-            earlier = self._messages(topics, self._first_message(pops.slice(len(before))), self._begin)
-            messages = pa.concat_tables([earlier, reading.result()])
-            new = _with_messages(pops.slice(len(before)), messages)
-            pops = self._redelivered(pa.concat_tables([pops.slice(0, len(before)), new]))
+            old, new = pops.slice(0, len(before)), pops.slice(len(before))
+            earlier = self._messages(topics, self._first_message(new), self._begin)
+            messages = earlier.followed_by(reading.result())
+            popped = messages.rows.take(_optional(messages.find(new)))
+            pops = self._redelivered(pa.concat_tables([old, _with_messages(new, popped)]))
             old, new = pops.slice(0, len(before)), pops.slice(len(before))
             writing = thread.submit(self._write, old, new, self._open_since(records))
-            counts = self._deliver(new, messages)
+            counts = self._deliver(new, popped)
             self.passed_over = dict(self._passed_over(new, messages))
             writing.result()
         return counts
 
-    def _passed_over(self, pops: pa.Table, messages: pa.Table) -> Iterator[tuple[GroupTopic, PassedOver]]:
+    def _passed_over(self, pops: pa.Table, messages: QueuedMessages) -> Iterator[tuple[GroupTopic, PassedOver]]:
         switched = self._switched_by_operators
         by_key = positions_by(pops, ["consumer_group", "topic"]) if switched else ()
         popped = {key: own for key, own in by_key if key in switched}
         if not popped:
             return
-        stored_in = dict(positions_by(messages, ["topic", "queue_id"]))
-        places, offsets, times = (
-            messages[name].to_numpy() for name in ("commitlog_offset", "queue_offset", "store_timestamp")
-        )
+        places, times = (messages.rows[name].to_numpy() for name in ("commitlog_offset", "store_timestamp"))
         handed = pops["commitlog_offset"].fill_null(NONE).to_numpy()
         names = ("queue_id", "popped_at", "start_offset", "queue_offset")
         # What was stored just before the snapshot may have been popped after the log was copied.
-        end = int(pc.max(messages["store_timestamp"]).as_py() or 0) - SAVE_DELAY
+        end = int(pc.max(messages.rows["store_timestamp"]).as_py() or 0) - SAVE_DELAY
         for key, own in sorted(popped.items(), key=itemgetter(0)):
             bounds = [(queue_id, end, offset, offset - 1) for queue_id, offset in self._committed.get(key, {}).items()]
             if self._state.as_of is not None:
@@ -210,10 +271,11 @@ class NightPops:
                 is_within &= (popped_at[first] < state.valid_from) | (state.end <= popped_at[last])
             last, first = last[is_within], first[is_within]
             begin, stop = queue_offset[last] + 1, start_offset[first]
-            at, pause = _stored_between(
-                {queue: stored_in.get((key[1], queue), NOWHERE) for queue in np.unique(queue_id[last]).tolist()},
-                offsets, queue_id[last], begin, stop,
-            )  # fmt: skip
+            queues = {
+                queue: messages.by_queue.get((key[1], queue), (NOWHERE, NOWHERE))
+                for queue in np.unique(queue_id[last]).tolist()
+            }
+            at, pause = _stored_between(queues, queue_id[last], begin, stop)
             is_left = ~np.isin(places[at], handed[own]) & (times[at] < popped_at[first][pause])
             # The offsets with which the night began may be older than the last pops before it.
             is_left &= (places[at] >= self._begin) | (last < len(own))[pause]
@@ -233,20 +295,22 @@ class NightPops:
         for is_open in (False, True):  # so that the next night rewrites a small file
             self._changes.add_rows(POPS, new.filter(pc.equal(new["is_open"], is_open)).to_batches())
 
-    def _records(self) -> pa.Table:
-        """The records of the night: of its part of the log, and those that earlier nights could not read."""
+    def _records(self) -> Sequence[pa.Table]:
+        """The checkpoints and acknowledgements of the night's part of the log, and those that no night read before."""
+        tonight = [within("commitlog_offset", self._begin, self._end)]
         late = [within("commitlog_offset", below=self._begin), one_of("run", [self._changes.run])]
-        records = pa.concat_tables([self._read, read_records(self._changes, late)])
-        return filtered_by_mask(records, pc.invert(records["is_put_again"].fill_null(False)))
+        records = []
+        for read, read_late in zip(self._read, by_kind(read_records(self._changes, late)), strict=True):
+            part = pa.concat_tables([filtered(read, tonight), read_late])
+            records.append(filtered_by_mask(part, pc.invert(part["is_put_again"].fill_null(False))))
+        return records
 
-    def _open_before(self, records: pa.Table) -> pa.Table:
+    def _open_before(self, records: Sequence[pa.Table]) -> pa.Table:
         """The rows of earlier pops that may have been acknowledged, renewed or redelivered in this night."""
         return self._changes.rows(POPS, None, self._open_since(records), POPS.dictionary_texts)
 
-    def _open_since(self, records: pa.Table) -> Where:
-        times = [(self._state.as_of or 0) - DAY]
-        if len(records):
-            times.append(pc.min(records["popped_at"]).as_py())
+    def _open_since(self, records: Sequence[pa.Table]) -> Where:
+        times = [(self._state.as_of or 0) - DAY, *(pc.min(part["popped_at"]).as_py() for part in records if len(part))]
         return [one_of("is_open", [True]), within("visible_at", min(times))]
 
     def _without_known(self, checkpoints: pa.Table) -> pa.Table:
@@ -263,15 +327,16 @@ class NightPops:
         both = [read_records(self._changes, where), checkpoints]
         checkpoint = _numbered(both, ["consumer_group", "topic", "queue_id", *_POP_COLUMNS])
         is_first = np.append(np.ones(len(both[0]), bool), ~is_copy)
-        is_known = pc.is_in(pa.array(checkpoint[len(both[0]) :]), pa.array(checkpoint[is_first]))
-        return checkpoints.filter(pc.invert(pc.and_(pa.array(is_copy), is_known)))
+        is_new = ~is_copy
+        is_new[is_copy] = ~np.array(pc.is_in(pa.array(checkpoint[~is_first]), pa.array(checkpoint[is_first])))
+        return checkpoints.filter(pa.array(is_new))
 
-    def _messages(self, topics: Sequence[str], begin: int, end: int) -> pa.Table:
-        """The stored messages of some topics between two physical offsets, in their order."""
+    def _messages(self, topics: Sequence[str], begin: int, end: int) -> QueuedMessages:
+        """The stored messages of some topics between two physical offsets."""
         where = [one_of("topic", topics), within("commitlog_offset", begin, end)]
         rows = self._changes.rows(COMMITLOG, _MESSAGE, where, ["topic", "tags"])
         is_entry = has_entry(rows["sys_flag"].fill_null(0).to_numpy())
-        return _in_order_of_the_log(filtered_by_mask(rows, pa.array(is_entry)))
+        return QueuedMessages.of(_in_order_of_the_log(filtered_by_mask(rows, pa.array(is_entry))))
 
     def _first_message(self, pops: pa.Table) -> int:
         """A physical offset before which no message of the pops is."""
@@ -322,31 +387,33 @@ class NightPops:
         return replaced(pops, redelivered_as=_optional(redelivered_as), is_open=pa.array(is_open))
 
     def _deliver(self, pops: pa.Table, messages: pa.Table) -> PopCounts:
-        """Writes the deliveries of pops whose message is stored. Returns their counts.
+        """Writes the deliveries of pops whose message is stored. Returns their counts. ``messages``: those of the pops.
 
         A proxy holds the last request of a client that left: what it pops is for nobody, and comes again. But if the
         client was still there, it may have got it.
         """
-        pops = pops.filter(pc.is_valid(pops["commitlog_offset"]))
+        pops = pops.append_column("tags", messages["tags"])
+        pops = pops.append_column("store_timestamp", messages["store_timestamp"])
+        pops = filtered_by_mask(pops, pc.is_valid(pops["commitlog_offset"]))
         is_for_nobody = pc.and_(self._is_offline(pops), pc.is_null(pops["acknowledged_at"]))
-        for_nobody, pops = pops.filter(is_for_nobody), pops.filter(pc.invert(is_for_nobody))
-        uncertain = _count(for_nobody)
+        for_nobody, pops = pops.filter(is_for_nobody), filtered_by_mask(pops, pc.invert(is_for_nobody))
+        (uncertain,) = _counts(for_nobody, np.ones(len(for_nobody), bool))
         if not len(pops):
             return PopCounts(uncertain=uncertain)
-        at = positions_in(messages["commitlog_offset"].to_numpy(), pops["commitlog_offset"].to_numpy())
-        subscription_from, outcome, is_uncertain = self._outcomes(pops, messages["tags"].take(pa.array(at)))
-        stored = messages["store_timestamp"].to_numpy()[at]
+        subscription_from, outcome, is_uncertain = self._outcomes(pops)
         writer = DataFileWriter(DELIVERY_BLOCKS, self._changes.warehouse.log(DELIVERY_BLOCKS).storage)
         rows = pops.append_column("available_at", pops["popped_at"])
         rows = rows.append_column("subscription_from", pa.array(subscription_from))
+        stored = pops["store_timestamp"].to_numpy()
         blocks = recorded_blocks(rows, stored, outcome, OUTCOMES, self._changes.run, RECORDED)
         for batch in gathered(blocks, ROWS_OF_A_GROUP, BYTES_IN_A_ROW):
             writer.write(batch)
         self._changes.add_files(DELIVERY_BLOCKS, writer.close())
-        delivered = _count(pops.filter(pa.array(outcome == OUTCOMES.index(Outcome.DELIVERED))))
-        uncertain += _count(pops.filter(pa.array(is_uncertain | self._may_be_for_nobody(pops))))
+        is_delivered = outcome == OUTCOMES.index(Outcome.DELIVERED)
+        is_uncertain |= self._may_be_for_nobody(pops)
+        delivered, returned, also_uncertain = _counts(pops, is_delivered, np.ones(len(pops), bool), is_uncertain)
         starts = least(pops, ["consumer_group", "topic", "queue_id"], "start_offset")
-        return PopCounts(delivered, _count(pops), uncertain, starts)
+        return PopCounts(delivered, returned, uncertain + also_uncertain, starts)
 
     def _may_be_for_nobody(self, pops: pa.Table) -> NDArray[np.bool_]:
         """Which pops may be those of the last requests of SimpleConsumers that left, or of clients that pull now.
@@ -385,7 +452,7 @@ class NightPops:
             for state in np.unique(in_force[in_force >= 0]).tolist():
                 yield own[in_force == state], rows[state]
 
-    def _outcomes(self, pops: pa.Table, tags: pa.ChunkedArray) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
+    def _outcomes(self, pops: pa.Table) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
         """For each pop, the ``valid_from`` of the subscription in force, the number of its outcome, and its doubt.
 
         If it is not known by which subscription a message was handed out, ``valid_from`` is UNKNOWN_SUBSCRIPTION.
@@ -399,7 +466,7 @@ class NightPops:
             for at, others in self._with_other_clients(row, own, pops["popped_at"].to_numpy()):
                 subscription_from[at] = row.valid_from
                 if row.tags_set or any(other.tags_set for other in others):
-                    check = check_tags(tags.take(pa.array(at)), row.compiled, others, self._at_other_times(row))
+                    check = check_tags(pops["tags"].take(pa.array(at)), row.compiled, others, self._at_other_times(row))
                     is_dropped[at], is_uncertain[at] = check.is_dropped, check.is_uncertain
                     subscription_from[at[~check.is_in_force]] = UNKNOWN_SUBSCRIPTION
         delivered, dropped, dead = range(len(OUTCOMES))
@@ -431,17 +498,18 @@ class NightPops:
 
 
 def _stored_between(
-    stored_in: Mapping[int, Int64s], queue_offset: Int64s, queue_id: Int64s, begin: Int64s, end: Int64s
+    stored_in: Mapping[int, tuple[Int64s, Int64s]], queue_id: Int64s, begin: Int64s, end: Int64s
 ) -> tuple[Int64s, Int64s]:
     """The positions of the messages between two offsets of queues, and the number of each one's pair of offsets.
 
-    ``stored_in``: by queue id, the positions of its messages. Queues that began again are left out.
+    ``stored_in``: by queue id, the positions of its messages by queue offset, and these offsets. Queues that began
+    again are left out.
     """
     found, pairs = [NOWHERE], [NOWHERE]
-    for queue, stored in stored_in.items():
-        if (np.diff(queue_offset[stored]) > 0).all():
+    for queue, (stored, offsets) in stored_in.items():
+        if (np.diff(offsets) > 0).all() and (np.diff(stored) > 0).all():
             in_queue = np.flatnonzero(queue_id == queue)
-            low, high = (np.searchsorted(queue_offset[stored], each[in_queue]) for each in (begin, end))
+            low, high = (np.searchsorted(offsets, each[in_queue]) for each in (begin, end))
             count = high - low
             found.append(stored[np.arange(count.sum()) + np.repeat(low - np.cumsum(count) + count, count)])
             pairs.append(np.repeat(in_queue, count))
@@ -461,15 +529,16 @@ def leaves_of_simple_consumers(events: Iterable[SubscriptionEvent]) -> dict[str,
     return left
 
 
-def _count(pops: pa.Table) -> Counter[Key]:
-    """The number of pops by group, topic and queue id."""
+def _counts(pops: pa.Table, *masks: NDArray[np.bool_]) -> Iterator[Counter[Key]]:
+    """For each mask of pops, their number by group, topic and queue id."""
     queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
-    return Counter(dict(zip(queues, np.bincount(queue, minlength=len(queues)).tolist(), strict=True)))
+    for mask in masks:
+        counts = np.bincount(queue[mask], minlength=len(queues)).tolist()
+        yield Counter({key: count for key, count in zip(queues, counts, strict=True) if count})
 
 
-def popped_times(checkpoints: pa.Table, begin: int = BEGINNING) -> dict[GroupTopic, Interval]:
-    """The times (ms) of the first and the last pop after ``begin``, by group and subscribed topic."""
-    checkpoints = filtered(checkpoints, [within("popped_at", begin + 1)])
+def popped_times(checkpoints: pa.Table) -> dict[GroupTopic, Interval]:
+    """The times (ms) of the first and the last pop, by group and subscribed topic."""
     times: dict[GroupTopic, Interval] = {}
     first = least(checkpoints, ["consumer_group", "topic"], "popped_at")
     last = greatest(checkpoints, ["consumer_group", "topic"], "popped_at")
@@ -528,11 +597,11 @@ def read_records(changes: Changes, where: Where) -> pa.Table:
     return changes.rows(POP_RECORDS, RECORD, where, POP_RECORDS.dictionary_texts)
 
 
-def _by_kind(records: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The checkpoints and the acknowledgements of a record."""
-    is_checkpoint = pc.equal(records["kind"], CHECKPOINT)
-    of_acknowledgements = records.select([*_KEY, *_RECORD_TIMES, "is_copy"])
-    return records.filter(is_checkpoint), of_acknowledgements.filter(pc.invert(is_checkpoint))
+def by_kind(records: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The checkpoints and the acknowledgements of a record, with the columns that count."""
+    is_checkpoint = one_of("kind", [CHECKPOINT]).mask(records)
+    checkpoints = records.select(_OF_CHECKPOINT).filter(is_checkpoint)
+    return checkpoints, records.select(_OF_ACKNOWLEDGEMENT).filter(pc.invert(is_checkpoint))
 
 
 def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, run: str) -> pa.Table:
@@ -559,14 +628,16 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
         ),
         np.array(acknowledgements["is_copy"]),
     )
-    own = np.argsort(handed.checkpoint, kind="stable")
+    in_order = np.full(known, NONE)
+    in_order[handed.checkpoint] = np.arange(len(handed))
+    own = in_order[in_order != NONE]
     checkpoint, last = handed.checkpoint[own], handed.last[own]
     is_renewed = checkpoint != last
-    new = checkpoints.take(pa.array(checkpoint[count:] - count))
-    added = {name: new[name].combine_chunks() for name in (*_KEY, *_POP_COLUMNS, "invisible_time")}
-    added |= {
+    same = [*_KEY, *_POP_COLUMNS, "invisible_time"]
+    new = checkpoints.select([*same, "commitlog_offset"]).take(pa.array(checkpoint[count:] - count))
+    added = {name: one_array(new[name]) for name in same} | {
         "source": repeated(RECORDED, len(new)),
-        "record_offset": new["commitlog_offset"].combine_chunks(),
+        "record_offset": one_array(new["commitlog_offset"]),
         "visible_at": pa.array(handed.visible_at[own][count:]),
         "is_open": pa.repeat(True, len(new)),
         "run": repeated(run, len(new)),
@@ -640,7 +711,7 @@ def restore_pops(before_run: str, cut: int, changes: Changes) -> None:
     fresh = replaced(
         pops, renewed_at=nothing, visible_at=pc.add(pops["popped_at"], pops["invisible_time"]), acknowledged_at=nothing
     )
-    known = _pops(fresh, *_by_kind(read_records(changes, ())), before_run).slice(0, len(pops))
+    known = _pops(fresh, *by_kind(read_records(changes, ())), before_run).slice(0, len(pops))
     redelivered_as = pops["redelivered_as"].fill_null(NONE).to_numpy()
     redelivered_as = np.where(redelivered_as < cut, redelivered_as, NONE)
     is_open = np.array(pc.is_null(known["acknowledged_at"])) & (redelivered_as == NONE)
@@ -649,29 +720,9 @@ def restore_pops(before_run: str, cut: int, changes: Changes) -> None:
 
 
 def _with_messages(pops: pa.Table, messages: pa.Table) -> pa.Table:
-    """Rows of POPS with their messages: of each, the last one with its queue offset before the checkpoint.
-
-    A queue may have begun again.
-    """
-    at = np.full(len(pops), NONE, np.int64)
-    offsets, places = messages["queue_offset"].to_numpy(), messages["commitlog_offset"].to_numpy()
-    wanted, before = pops["queue_offset"].to_numpy(), pops["record_offset"].to_numpy()
-    stored_in = dict(positions_by(messages, ["topic", "queue_id"]))
-    for queue, popped in positions_by(pops, ["topic", "queue_id"]):
-        if queue not in stored_in:
-            continue
-        stored = stored_in[queue]
-        if (np.diff(offsets[stored]) <= 0).any():
-            stored = stored[np.lexsort((places[stored], offsets[stored]))]
-        message_at = np.searchsorted(offsets[stored], wanted[popped], side="right") - 1
-        while (is_later := (message_at >= 0) & (places[stored][message_at] > before[popped])).any():
-            message_at[is_later] -= 1
-        is_stored = (message_at >= 0) & (offsets[stored][message_at] == wanted[popped])
-        at[popped[is_stored]] = stored[message_at[is_stored]]
-    message_at = _optional(at)
-    attempt = pc.add(messages["reconsume_times"].take(message_at), pa.scalar(1, pa.int32()))
-    offset = messages["commitlog_offset"].take(message_at)
-    return replaced(pops, commitlog_offset=offset, attempt=attempt)
+    """Rows of POPS with what is known of their messages."""
+    attempt = pc.add(messages["reconsume_times"], pa.scalar(1, pa.int32()))
+    return replaced(pops, commitlog_offset=messages["commitlog_offset"], attempt=attempt)
 
 
 def _in_order_of_the_log(messages: pa.Table) -> pa.Table:
