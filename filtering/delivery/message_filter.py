@@ -83,7 +83,9 @@ def message_filter(
     """
     if refusal(row, config) is not None:
         return None
-    own = replace(_own_filter(row, config), most_attempts=most_attempts if row.pops else None)
+    own = _own_filter(row, config)
+    if row.pops:
+        own = replace(own, most_attempts=most_attempts)
     if reads_others(row, config):
         expression, failure = _retry_predicates(expressions_by_topic(row.consumer_group, in_force))
         return replace(own, expression=expression, failure=failure)
