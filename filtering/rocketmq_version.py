@@ -1,4 +1,4 @@
-"""The version of a broker, and what it changes. No other module compares versions: it asks for one of these facts.
+"""The version of a broker, and what it changes. Other modules ask for one of these facts, not for a number.
 
 Measured on the published jars of 4.3.0 to 5.5.0. 5.1.2 was never published: it counts as 5.1.1.
 """

@@ -20,7 +20,7 @@ from filtering.delivery.pull_window import (
     ConsumeMode,
     OffsetRange,
     PullWindow,
-    UncertainChange,
+    UncertainRange,
     WindowKind,
 )
 from filtering.predicate import TextIn
@@ -97,7 +97,7 @@ PULL_WINDOWS = Table(
 
 def window_rows(plan: NightPlan, run: str) -> pa.RecordBatch:
     """The windows of a night's plan as rows."""
-    windows = [*plan.online, *plan.backlog, *plan.lost, *map(_uncertain_window, plan.uncertain_changes)]
+    windows = [*plan.online, *plan.backlog, *plan.lost, *map(_uncertain_window, plan.uncertain_ranges)]
     return _rows(windows, run)
 
 
@@ -106,7 +106,7 @@ def late_window_rows(windows: Iterable[PullWindow], run: str) -> pa.RecordBatch:
     return _rows([replace(window, kind=WindowKind.LATE) for window in windows], run)
 
 
-def _uncertain_window(change: UncertainChange) -> PullWindow:
+def _uncertain_window(change: UncertainRange) -> PullWindow:
     unfiltered = MessageFilter(change.consumer_group, change.topic)
     return PullWindow(
         unfiltered, change.changed_at, change.stored_from, change.stored_to, offsets=change.offsets,

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from filtering.consumption.group import FIRST_START, RETURNED, FiltersInForce, StartReason
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
-from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow, UncertainChange, WindowKind
+from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow, UncertainRange, WindowKind
 from filtering.frozen import frozen
 from filtering.predicate import FALSE
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, Operation, SubscriptionEvent
@@ -116,7 +116,7 @@ class BroadcastNight:
         broker_offsets: BrokerOffsets,
     ) -> None:
         self.windows: list[PullWindow] = []
-        self.uncertain_changes: list[UncertainChange] = []
+        self.uncertain_ranges: list[UncertainRange] = []
         self.group = GroupNight(key)
         self._rows = rows
         self._filters = filters
@@ -175,8 +175,8 @@ class BroadcastNight:
             message_filter, row.valid_from, stored_from, stored_to, at, self._offsets, kind=kind, reason=reason
         )
         self.windows.append(window)
-        uncertain = UncertainChange.in_window(window, FALSE, message_filter.delivered, OWN_OFFSETS)
-        self.uncertain_changes.append(uncertain)
+        uncertain = UncertainRange.in_window(window, FALSE, message_filter.delivered, OWN_OFFSETS)
+        self.uncertain_ranges.append(uncertain)
 
 
 def _first_stored(stay: ClientStay, at: int) -> int:

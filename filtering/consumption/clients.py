@@ -17,7 +17,7 @@ import numpy as np
 
 from filtering.counted import counted
 from filtering.delivery.message_filter import TAGS_PROPERTY, tag_check
-from filtering.delivery.pull_window import NO_END, PullWindow, UncertainChange
+from filtering.delivery.pull_window import NO_END, PullWindow, UncertainRange
 from filtering.frozen import frozen
 from filtering.predicate import FALSE, TRUE, And, Predicate, TextIn, holds
 from filtering.sql92 import EvaluationError, InvalidExpression, compile
@@ -228,12 +228,12 @@ def by_client(window: PullWindow, clients: ClientTags) -> Iterator[PullWindow]:
             yield _narrowed(window, queues, check)
 
 
-def undecided(window: PullWindow, clients: ClientTags, begins: Mapping[int, int] = NOTHING) -> UncertainChange:
+def undecided(window: PullWindow, clients: ClientTags, begins: Mapping[int, int] = NOTHING) -> UncertainRange:
     """The messages of a window that only some of the clients keep, from offsets in ``begins`` on, by queue id."""
     returned = window.message_filter.tags, window.message_filter.expression
     offsets = window.offsets or {queue_id: (begin, NO_END) for queue_id, begin in begins.items()}
     by_all, by_some = (And((*returned, passed)) for passed in (clients.passed_by_all, clients.passed_by_some))
-    return UncertainChange.in_window(replace(window, offsets=offsets), by_all, by_some, NOT_KNOWN)
+    return UncertainRange.in_window(replace(window, offsets=offsets), by_all, by_some, NOT_KNOWN)
 
 
 def unread(window: PullWindow, clients: ClientTags) -> Iterator[tuple[int, PullWindow]]:

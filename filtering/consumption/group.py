@@ -3,8 +3,8 @@
 The class at the end, GroupNightPlan, takes the steps of the night in order and adds a pull window for each:
 
 1. The *timeline* lists what happens to the group: it is online for the first time (BEGIN), begins to pull (START), goes
-   on under another subscription (CHANGE), stops (STOP), an operator sets an offset (RESET), queues begin again
-   (RESTART).
+   on under another subscription (CHANGE), stops (STOP), has other offsets after that (COMMIT), an operator sets an
+   offset (RESET), queues begin again (RESTART).
 2. A group that does not pull has a *position*: the offsets at which it will go on, by queue id. A new group gets it
    from what the broker has for it, or else from ``consume_from`` (GroupStart). A group that was away goes on at its
    committed offset. START makes windows for what waits from there on; what the broker deleted meanwhile is lost. A
@@ -18,7 +18,7 @@ The class at the end, GroupNightPlan, takes the steps of the night in order and 
    pulled from there, under the subscription then in force.
 6. A subscription may change while the broker holds a pull. The broker answers it by the new subscription, with what
    waits in the queue. If the old one was a list of tags, the client then drops what has other tags. If the pull brought
-   its own subscription, this one counts until the pull ends. Such messages are uncertain (:func:`uncertain_changes`).
+   its own subscription, this one counts until the pull ends. Such messages are uncertain (:func:`uncertain_ranges`).
 
 A group that pops is planned alike, if the broker does not write down what it pops. What differs is in its states
 (SubscriptionRow.pops): each request brings the subscription, no bit map counts, and nothing refuses SQL92; it begins at
@@ -60,7 +60,7 @@ from filtering.delivery.pull_window import (
     ConsumeMode,
     OffsetRange,
     PullWindow,
-    UncertainChange,
+    UncertainRange,
     WindowKind,
 )
 from filtering.frozen import frozen
@@ -321,9 +321,9 @@ FIRST_PULL = 2_000
 BEGAN_AT_END = "the group began at the end of the queue, some time after it was registered"
 
 
-def uncertain_changes(
+def uncertain_ranges(
     before: SubscriptionRow, old: MessageFilter, new: MessageFilter, at: int
-) -> Iterator[UncertainChange]:
+) -> Iterator[UncertainRange]:
     """The messages that may have met the other subscription when it changed at ``at`` (ms): those of a held pull, and
     those that were not pulled yet.
 
@@ -334,14 +334,14 @@ def uncertain_changes(
         return
     if before.sent_with_pull:
         asked = old.expression if old.tags is TRUE else old.tags
-        yield UncertainChange(*before.key, was, matches, at, at + HELD_PULL_MS, asked, at)
+        yield UncertainRange(*before.key, was, matches, at, at + HELD_PULL_MS, asked, at)
     elif old.client_tags is not TRUE and old.client_tags != new.client_tags:
         both = And((matches, old.client_tags))
-        yield UncertainChange(*before.key, both, matches, at, at + HELD_PULL_MS, old.tags, at)
+        yield UncertainRange(*before.key, both, matches, at, at + HELD_PULL_MS, old.tags, at)
     if not is_tag_type(before.expression_type) and not before.sent_with_pull:
-        yield UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
+        yield UncertainRange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
     else:
-        yield UncertainChange(*before.key, was, matches, at - NOT_PULLED, at, changed_at=at)
+        yield UncertainRange(*before.key, was, matches, at - NOT_PULLED, at, changed_at=at)
 
 
 REQUEST_GAP = 2_000
@@ -366,7 +366,7 @@ def protocol_before(events: Mapping[int, SubscriptionEvent], at: int) -> str | N
 
 def uncertain_request(
     old: MessageFilter, new: MessageFilter, at: int, event: SubscriptionEvent | None
-) -> UncertainChange | None:
+) -> UncertainRange | None:
     """Messages that a request with the ``old`` filter read, or one with the ``new`` filter: it is not known which.
 
     The subscription of a group that pops changed at ``at`` (ms) by ``event``. None if there are none. If it is known
@@ -383,38 +383,38 @@ def uncertain_request(
             begin, end = at - REQUEST_GAP, at
     elif event is not None and event.protocol == GRPC_SIMPLE:
         begin, end = at - SETTINGS, at
-    return UncertainChange(*old.key, was, matches, begin, end, changed_at=at, reason=NEXT_REQUEST)
+    return UncertainRange(*old.key, was, matches, begin, end, changed_at=at, reason=NEXT_REQUEST)
 
 
-def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> UncertainChange | None:
+def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> UncertainRange | None:
     """The messages of the ``window`` after a reset by clients of which it is not known whether they met its filter.
 
     ``changed``: the filter that replaced it within CLIENT_RESET; None if the group left. None if none may.
     """
     matches = window.message_filter.delivered
     after = FALSE if changed is None else changed.delivered
-    return None if matches == after else UncertainChange.in_window(window, matches, after, RESET_BY_CLIENTS)
+    return None if matches == after else UncertainRange.in_window(window, matches, after, RESET_BY_CLIENTS)
 
 
-def deleted_tonight(lost: PullWindow, log_start: int) -> UncertainChange:
+def deleted_tonight(lost: PullWindow, log_start: int) -> UncertainRange:
     """The messages of ``lost`` that the broker still had at the end of the last night, when the log began at
     ``log_start``: it may have deleted them after the group had come back and pulled them.
     """
     ranges = {queue_id: lost.physical_ranges.get(queue_id, EVERYWHERE) for queue_id in lost.offsets}
     there = {queue_id: (max(begin, log_start), end) for queue_id, (begin, end) in ranges.items()}
     window = replace(lost, physical_ranges=there)
-    return UncertainChange.in_window(window, FALSE, lost.message_filter.delivered, DELETED_TONIGHT)
+    return UncertainRange.in_window(window, FALSE, lost.message_filter.delivered, DELETED_TONIGHT)
 
 
 def undecided_between(
     filters: Sequence[MessageFilter], stored_from: int, stored_to: int, changed_at: int, reason: str = DISAGREE
-) -> UncertainChange:
+) -> UncertainRange:
     """The messages stored in [``stored_from``, ``stored_to``) (ms) that only some of the filters of a group match.
 
     ``changed_at``: when the second of them replaced the first (ms).
     """
     matches = tuple(message_filter.delivered for message_filter in filters)
-    return UncertainChange(
+    return UncertainRange(
         *filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at, reason=reason
     )
 
@@ -658,7 +658,7 @@ class PlannedWindows:
         self.at = 0
         self.moved: set[int] = set()
         self.behind: set[int] = set()
-        self.uncertain: list[UncertainChange] = []
+        self.uncertain: list[UncertainRange] = []
         self.unread = UnreadQueues(clients, filters)
         self._begins: dict[int, int] = {}
         """By queue id, the number of windows before its last move."""
@@ -744,7 +744,7 @@ class Moment(Enum):
     RESET = "reset"
     """An operator sets the group's offset in one queue."""
     COMMIT = "commit"
-    """The group has other offsets, though it was seen to have left."""
+    """After the group left, its offsets were seen to move."""
     RESTART = "restart"
     """Queues of the topic begin again."""
 
@@ -930,8 +930,8 @@ class GroupNightPlan:
         self, group_start: GroupStart, line: Timeline, filters: FiltersInForce, clients: Sequence[ClientTags]
     ) -> None:
         self.group = GroupNight(group_start.key)
-        self.uncertain_changes: list[UncertainChange] = []
-        self.unseen: list[UncertainChange] = []
+        self.uncertain_ranges: list[UncertainRange] = []
+        self.unseen: list[UncertainRange] = []
         """The times of which it is not known what the group subscribed to: all is uncertain there."""
         self.lost: list[PullWindow] = []
         self._group_start = group_start
@@ -1103,7 +1103,7 @@ class GroupNightPlan:
         else:
             position.reset |= moved.keys()
         if passed:
-            change = UncertainChange(
+            change = UncertainRange(
                 *self.group.key, FALSE, delivered, BEGINNING, FOREVER, changed_at=at, offsets=passed, only_listed=True,
                 reason=COMMITTED_AWAY,
             )  # fmt: skip
@@ -1115,7 +1115,7 @@ class GroupNightPlan:
         if since is None:
             return
         self.undecided += [
-            UncertainChange.in_window(window, FALSE, TRUE, NOT_WATCHED)
+            UncertainRange.in_window(window, FALSE, TRUE, NOT_WATCHED)
             for window in self._windows.windows
             if window.kind is not WindowKind.ONLINE
             and window.available_at is not None
@@ -1132,7 +1132,7 @@ class GroupNightPlan:
         since = self._line.unseen.get(stop.at)
         if since is not None and stop.before is not None:
             delivered = self._filters.at(stop.before, stop.at - 1).delivered
-            change = UncertainChange(
+            change = UncertainRange(
                 *self.group.key, delivered, TRUE, since - HELD_PULL_MS, since, changed_at=stop.at, reason=LEFT_PULL
             )
             self.undecided.append(change)
@@ -1144,14 +1144,14 @@ class GroupNightPlan:
         """
         assert stop.before is not None
         since = BEGINNING if committed else stop.at - COMMIT_INTERVAL
-        change = UncertainChange(
+        change = UncertainRange(
             *self.group.key, FALSE, self._filters.at(stop.before, stop.at - 1).delivered,
             after_night(self._offsets_so_far.as_of, since), stop.at, changed_at=stop.at,
             offsets={queue_id: (offset, offset + MAX_SPAN) for queue_id, offset in committed.items()},
             only_listed=bool(committed), physical_ranges=self._physical_ranges(stop.at, log_start=0),
             reason=IN_FLIGHT,
         )  # fmt: skip
-        self.uncertain_changes.append(change)
+        self.uncertain_ranges.append(change)
 
     def _note_not_passed(self, stop: TimelineStep, start: TimelineStep) -> None:
         """The group came back, and nothing says where it stood: a held pull may not have passed what did not match."""
@@ -1160,11 +1160,11 @@ class GroupNightPlan:
         if old.delivered == new.delivered:
             return
         both = And((old.delivered, new.delivered))
-        change = UncertainChange(
+        change = UncertainRange(
             *self.group.key, both, new.delivered, after_night(self._offsets_so_far.as_of, stop.at - HELD_PULL_MS),
             stop.at, changed_at=start.at, reason=LEFT_PULL,
         )  # fmt: skip
-        self.uncertain_changes.append(change)
+        self.uncertain_ranges.append(change)
 
     def _note_unwatched(self) -> None:
         """What was stored after the last look at the broker is uncertain."""
@@ -1177,7 +1177,7 @@ class GroupNightPlan:
         begin = after_night(self._offsets_so_far.as_of, since)
         if begin < until:
             offsets = {queue_id: (0, end) for queue_id, end in ends.items()}
-            change = UncertainChange(
+            change = UncertainRange(
                 *self.group.key, FALSE, TRUE, begin, until, changed_at=until, offsets=offsets, reason=NOT_WATCHED
             )
             self.unseen.append(change)
@@ -1248,8 +1248,8 @@ class GroupNightPlan:
             rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
             self._windows.add(rest)
             if self._reason == FIRST_START and position.stored_from == step.at and not step.row.pops:
-                change = UncertainChange.in_window(rest, FALSE, rest.message_filter.delivered, BEGAN_AT_END)
-                self.uncertain_changes.append(replace(change, stored_to=step.at + FIRST_PULL))
+                change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, BEGAN_AT_END)
+                self.uncertain_ranges.append(replace(change, stored_to=step.at + FIRST_PULL))
 
     def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, str]:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
@@ -1289,7 +1289,7 @@ class GroupNightPlan:
         if self._filters.are_reset_by_clients and next_step is not None and next_step.at < step.at + CLIENT_RESET:
             stays = next_step.moment is Moment.CHANGE
             change = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
-            self.uncertain_changes += [change] if change is not None else []
+            self.uncertain_ranges += [change] if change is not None else []
 
     def _restart(self, restart: QueueRestart, row: SubscriptionRow, is_pulling: bool) -> None:
         """A queue begins again. What waited for the group in the old one is lost to it.
@@ -1299,13 +1299,13 @@ class GroupNightPlan:
         self._windows.leave(restart.queue_id)
         self._windows.move(restart.queue_id)
         if is_pulling:
-            change = UncertainChange(
+            change = UncertainRange(
                 *self.group.key, FALSE, self._filters.at(row, restart.at).delivered, restart.at,
                 restart.at + HELD_PULL_MS, changed_at=row.valid_from, offsets={restart.queue_id: (0, NO_END)},
                 only_listed=True, physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)},
                 reason=HELD_IN_OLD_QUEUE, mode=_mode(row),
             )  # fmt: skip
-            self.uncertain_changes.append(change)
+            self.uncertain_ranges.append(change)
         if not is_pulling and not (self._begins_anew and restart.keeps_offsets):
             self._position.begin_again(restart)
 
@@ -1360,23 +1360,23 @@ class GroupNightPlan:
     def _note_last_request(self, row: SubscriptionRow, at: int) -> None:
         """A SimpleConsumer left at ``at`` (ms), and the proxy held its request."""
         matches = self._filters.at(row, at - 1).delivered
-        held = UncertainChange(
+        held = UncertainRange(
             *self.group.key, FALSE, matches, at - ENTRY_DELAY, at + HELD_PULL_MS, changed_at=row.valid_from, reason=LEFT
         )
-        self.uncertain_changes.append(held)
+        self.uncertain_ranges.append(held)
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
-        changes: list[UncertainChange] = []
+        changes: list[UncertainRange] = []
         if after.pops:
             change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
             if change is not None and self._group_start.is_in_order:
                 change = replace(change, stored_from=self._windows.at, stored_to=at, reason=IN_ORDER)
                 if behind := self._offsets_so_far.behind(self.group.key):
                     waiting = replace(change, stored_from=BEGINNING, offsets=behind, only_listed=True)
-                    self.uncertain_changes.append(waiting)
+                    self.uncertain_ranges.append(waiting)
             changes += [change] if change is not None else []
         else:
-            changes += uncertain_changes(before, old, new, at)
+            changes += uncertain_ranges(before, old, new, at)
         is_all_unseen = self._windows.at >= self._line.unseen.get(at, FOREVER)
-        self.uncertain_changes += [each for each in changes if not (is_all_unseen and each.stored_to <= at)]
+        self.uncertain_ranges += [each for each in changes if not (is_all_unseen and each.stored_to <= at)]

@@ -11,7 +11,7 @@ A *pull window* says which messages a subscription filters for a group: a range 
 that is online pulls a message when it is stored: that makes the windows ``online``. When it comes back, the
 subscription then in force filters the messages from its committed offset on: these windows (``backlog``) are also for
 messages of earlier nights. Then the plan says what is not certain: messages that may have met the old or the new
-subscription (``uncertain_changes``), and queues that clients of a group with different tags shared (``allocated``,
+subscription (``uncertain_ranges``), and queues that clients of a group with different tags shared (``allocated``,
 ``assumed``). Times in which a group pops are left out where the broker wrote down what it got; elsewhere they are
 planned as pulls are, under other rules (:mod:`filtering.pops.modes`), and so are its retry topics.
 Groups whose clients broadcast have a plan of their own (:mod:`filtering.consumption.broadcasting`).
@@ -53,7 +53,7 @@ from filtering.consumption.group import (
     undecided_between,
 )
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
-from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainChange
+from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainRange
 from filtering.frozen import frozen
 from filtering.names import retry_topics, subscribed_topic
 from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
@@ -85,7 +85,7 @@ from filtering.time_spans import FOREVER
 class NightPlan:
     """The pull windows of a night: ``online`` for new messages only, ``backlog`` also for those of earlier nights.
 
-    ``uncertain_changes``: the changes of subscriptions of which the broker may have held pulls. ``groups``: the
+    ``uncertain_ranges``: messages that count as uncertain, such as those that held pulls may have met. ``groups``: the
     progress of each group on each topic. ``lost``: the messages that were gone before groups could pull them.
     ``allocated``: the queues that clients of a group with different tags shared in the night. ``assumed``: the number
     of those with messages, where the topic's is not known; 0: messages have no queue ids.
@@ -93,7 +93,7 @@ class NightPlan:
 
     online: Sequence[PullWindow]
     backlog: Sequence[PullWindow]
-    uncertain_changes: Sequence[UncertainChange]
+    uncertain_ranges: Sequence[UncertainRange]
     groups: Sequence[GroupNight]
     lost: Sequence[PullWindow] = ()
     allocated: Mapping[GroupTopic, Set[int]] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class _NightPlanner:
         for disagreement in seeming_disagreements(history, events):
             self._seeming[disagreement.key].append(disagreement)
         self._windows: list[PullWindow] = []
-        self._uncertain_changes: list[UncertainChange] = []
+        self._uncertain_ranges: list[UncertainRange] = []
         self._groups: list[GroupNight] = []
         self._lost: list[PullWindow] = []
 
@@ -178,14 +178,14 @@ class _NightPlanner:
             topics = [*retry_topics(*key), *([] if key in self._rows else [key[1]])]
             self._groups += _popped_groups(key[0], topics, self._offsets_so_far, self._broker_offsets)
         allocated, assumed = self._shared_queues()
-        return NightPlan(*by_kind(self._windows), self._uncertain_changes, self._groups, self._lost, allocated, assumed)
+        return NightPlan(*by_kind(self._windows), self._uncertain_ranges, self._groups, self._lost, allocated, assumed)
 
     def _broadcast(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> None:
         """Plans a group of which each client gets all messages."""
         clients = self._broadcasting[key]
         night = BroadcastNight(key, rows, clients, filters, self._offsets_so_far, self._broker_offsets)
         self._windows += night.windows
-        self._uncertain_changes += night.uncertain_changes
+        self._uncertain_ranges += night.uncertain_ranges
         self._groups.append(night.group)
 
     def _consume(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> None:
@@ -195,8 +195,8 @@ class _NightPlanner:
         )
         night.run(_unread(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
         self._windows += night.windows
-        self._uncertain_changes += self._uncertain(key, rows, filters, night)
-        self._uncertain_changes += night.undecided
+        self._uncertain_ranges += self._uncertain(key, rows, filters, night)
+        self._uncertain_ranges += night.undecided
         self._lost += night.lost
         self._groups.append(night.group)
         if key in self._pops.recorded and self._pops.recorded[key][-1][1] == FOREVER:
@@ -230,13 +230,13 @@ class _NightPlanner:
         rows: Sequence[SubscriptionRow],
         filters: FiltersInForce,
         night: GroupNightPlan,
-    ) -> list[UncertainChange]:
+    ) -> list[UncertainRange]:
         """What is uncertain of a group and topic in the ``night``.
 
         Where more is uncertain than a change of subscriptions makes so, as between two looks at a broker, that counts
         instead.
         """
-        changes: Sequence[UncertainChange] = night.uncertain_changes
+        changes: Sequence[UncertainRange] = night.uncertain_ranges
         for unseen in night.unseen:
             changes = [*_outside(changes, unseen.stored_from, unseen.stored_to), unseen]
         for part in self._client_tags.get(key, ()):
@@ -327,7 +327,7 @@ def _popped_groups(
     return groups
 
 
-def _outside(changes: Iterable[UncertainChange], begin: int, end: int) -> list[UncertainChange]:
+def _outside(changes: Iterable[UncertainRange], begin: int, end: int) -> list[UncertainRange]:
     """The parts of the changes before and after [``begin``, ``end``) (ms), in which all is uncertain anyway."""
     parts = []
     for change in changes:
@@ -343,11 +343,11 @@ def _outside(changes: Iterable[UncertainChange], begin: int, end: int) -> list[U
 
 
 def _with_seeming(
-    changes: Iterable[UncertainChange],
+    changes: Iterable[UncertainRange],
     seeming: Iterable[SeemingDisagreement],
     filters: FiltersInForce,
     as_of: int | None,
-) -> list[UncertainChange]:
+) -> list[UncertainRange]:
     """The changes of a group and topic, and the times in which its clients seem to disagree: all is uncertain there.
 
     A change in these times is a part of the disagreement, and makes nothing uncertain after it. ``as_of``: the end of
@@ -368,7 +368,7 @@ def _with_seeming(
 
 def _read_by_any(
     states: Iterable[GroupClients], rows: Sequence[SubscriptionRow], filters: FiltersInForce, as_of: int | None
-) -> Iterator[UncertainChange]:
+) -> Iterator[UncertainRange]:
     """The messages of the night that only some clients of a group match, whose requests filter for all of them.
 
     ``states``: those in which its clients subscribe differently.
@@ -386,7 +386,7 @@ def _registered_only(
     rows: Sequence[SubscriptionRow],
     filters: FiltersInForce,
     as_of: int | None,
-) -> Iterator[UncertainChange]:
+) -> Iterator[UncertainRange]:
     """The messages of the night that only one subscription matches: what is registered, or what requests carry.
 
     ``rows``: the states of a group that pops, as its requests carry them.
@@ -408,7 +408,7 @@ def _not_registered_yet(
     filters: FiltersInForce,
     as_of: int | None,
     taken_at: int | None,
-) -> Iterator[UncertainChange]:
+) -> Iterator[UncertainRange]:
     """The messages of the night that requests of SimpleConsumers may have read with what they had not registered yet.
 
     ``requests``: the events that name the subscription. They say nothing of requests. ``taken_at``: when the night
@@ -423,7 +423,7 @@ def _not_registered_yet(
             continue
         begin = after_night(as_of, max(end - SETTINGS, row.valid_from))
         if begin < end:
-            yield UncertainChange(
+            yield UncertainRange(
                 *row.key, FALSE, TRUE, begin, end, changed_at=row.valid_from, reason=NOT_REGISTERED_YET
             )
 

@@ -45,7 +45,7 @@ class WindowKind(Enum):
     LOST = "lost"
     """Messages that were gone before the group could pull them."""
     UNCERTAIN = "uncertain"
-    """Messages that may have met the subscription before: the broker held a pull when it changed."""
+    """Messages that count as uncertain. ``reason`` says why: mostly a pull that was held when the filter changed."""
 
 
 class ConsumeMode(StrEnum):
@@ -70,12 +70,12 @@ def is_of_night(kind: WindowKind, night: Number, own: Number) -> Any:
 
 
 def is_about(kind: WindowKind, night: int, first: Number, is_late: Flag) -> Any:
-    """Whether a window of a night is about the messages in it, as :func:`is_of_night`.
+    """Whether a window of a night filters the messages in it, as :func:`is_of_night`; uncertain ones are of all nights.
 
     ``first``: the night that first filtered them; ``is_late``: whether an earlier one could not read them.
     """
     if kind is WindowKind.UNCERTAIN:
-        return is_late | np.True_  # it is limited to seconds
+        return is_late | np.True_
     on_time = kind is not WindowKind.LATE and is_of_night(kind, night, first)
     late = first == night if kind is WindowKind.LATE else kind is not WindowKind.ONLINE and first < night
     return np.where(is_late, late, on_time)
@@ -147,13 +147,13 @@ class PullWindow:
 
 
 @frozen(slots=True)
-class UncertainChange:
-    """A change of a subscription of a consuming group. It is not known which filter some messages met.
+class UncertainRange:
+    """Messages of which it is not known which of two filters they met: mostly those before and after a change.
 
-    Messages stored in [``stored_from``, ``stored_to``) (ms) that match only one of ``before`` and ``after`` are counted
-    as uncertain, in each queue up to the first message in this time that matches ``until``. ``changed_at``: the
-    valid_from (ms) of the subscription after the change. ``offsets``, ``only_listed``, ``physical_ranges``, ``reason``
-    and ``mode`` are as in a PullWindow.
+    One of the two may be FALSE: then the group may not have received them at all. Messages stored in [``stored_from``,
+    ``stored_to``) (ms) that match only one of ``before`` and ``after`` count as uncertain, in each queue up to the
+    first message in this time that matches ``until``. ``changed_at``: the valid_from (ms) of the subscription after the
+    change. ``offsets``, ``only_listed``, ``physical_ranges``, ``reason`` and ``mode`` are as in a PullWindow.
     """
 
     consumer_group: str
@@ -171,7 +171,7 @@ class UncertainChange:
     mode: ConsumeMode = ConsumeMode.PULL
 
     @classmethod
-    def in_window(cls, window: PullWindow, before: Predicate, after: Predicate, reason: str) -> UncertainChange:
+    def in_window(cls, window: PullWindow, before: Predicate, after: Predicate, reason: str) -> UncertainRange:
         """The messages of a window of which it is not known which of two filters they met."""
         return cls(
             *window.key, before, after, window.stored_from, window.stored_to, FALSE, window.subscription_from,

@@ -40,7 +40,7 @@ from filtering.delivery.pull_window import (
     FilterDataInForce,
     OffsetRange,
     PullWindow,
-    UncertainChange,
+    UncertainRange,
 )
 from filtering.frozen import frozen
 from filtering.kernels.compile import Array, compiled
@@ -110,12 +110,12 @@ def fill_mask(
 
 
 @compiled
-def clear_elsewhere(positions: Array, bounds: Array, first: Array, end: Array, mask: Array) -> None:
+def clear_elsewhere(commitlog_offsets: Array, bounds: Array, first: Array, end: Array, mask: Array) -> None:
     """Clears the bits of entries whose physical offset is outside the range of their queue."""
     for queue in range(len(bounds) - 1):
         low, high = first[queue], end[queue]
         for row in range(bounds[queue], bounds[queue + 1]):
-            if not low <= positions[row] < high:
+            if not low <= commitlog_offsets[row] < high:
                 mask[row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
 
 
@@ -240,7 +240,7 @@ class EntryMasks:
 
 
 class NumberedChange(NamedTuple):
-    """An UncertainChange, as the numbers of its predicates and of the mask of its time."""
+    """An UncertainRange, as the numbers of its predicates and of the mask of its time."""
 
     before: int
     after: int
@@ -252,7 +252,7 @@ class NumberedChange(NamedTuple):
 class UncertainEntries:
     """The uncertain entries of one queue in one block.
 
-    ``first`` is the queue offset of the block's first entry. For each UncertainChange, ``counts`` has the number of
+    ``first`` is the queue offset of the block's first entry. For each UncertainRange, ``counts`` has the number of
     uncertain entries, and ``ends`` the queue offset of the first entry that matches ``until``, or NO_END.
     """
 
@@ -487,14 +487,14 @@ class TopicFilters:
         bit_num: int,
         filter_data: Sequence[FilterDataInForce] = (),
         windows: Sequence[PullWindow] = (),
-        uncertain_changes: Sequence[UncertainChange] = (),
+        uncertain_ranges: Sequence[UncertainRange] = (),
     ) -> None:
         """``bit_num``: the bits of a filter bit map in the broker's configuration. Other bit maps are ignored."""
         self.window_count = len(windows)
         self._bit_num = bit_num
         used = [predicate for window in windows for predicate in _predicates(window.message_filter)]
         used += [data.predicate for data in filter_data]
-        used += [predicate for change in uncertain_changes for predicate in (change.before, change.after, change.until)]
+        used += [predicate for change in uncertain_ranges for predicate in (change.before, change.after, change.until)]
         predicates = list(dict.fromkeys([TRUE, *used]))
         number = {predicate: i for i, predicate in enumerate(predicates)}
         self._matcher = Matcher(predicates)
@@ -510,14 +510,14 @@ class TopicFilters:
             [self._mask((data.valid_from, data.valid_to, (), False, ())) for data in filter_data], np.int32
         )
         self._filter_bit_pos = _positions([data.bit_pos for data in filter_data])
-        self._uncertain_changes = [
+        self._uncertain_ranges = [
             NumberedChange(
                 number[change.before],
                 number[change.after],
                 number[change.until],
                 self._mask(mask_key(change)),
             )
-            for change in uncertain_changes
+            for change in uncertain_ranges
         ]
 
     @property
@@ -552,7 +552,7 @@ class TopicFilters:
             mask_of,
             np.array([counts_between(mask, bounds[:-1], bounds[1:]) for mask in masks.rows], np.int64)[masks.row_of],
             counts,
-            uncertain_entries(self._uncertain_changes, matches.bits, masks, entries, bounds),
+            uncertain_entries(self._uncertain_ranges, matches.bits, masks, entries, bounds),
         )
 
     def stage1(self, entries: Entries) -> Words:
@@ -677,7 +677,7 @@ def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Pr
     return message_filter.tags, message_filter.expression, message_filter.client_tags, message_filter.failure
 
 
-def mask_key(window: PullWindow | UncertainChange) -> MaskKey:
+def mask_key(window: PullWindow | UncertainRange) -> MaskKey:
     """The range of messages of a window: those of equal ranges share a mask."""
     offsets, physical_ranges = (tuple(sorted(ranges.items())) for ranges in (window.offsets, window.physical_ranges))
     return window.stored_from, window.stored_to, offsets, window.only_listed, physical_ranges

@@ -45,7 +45,10 @@ def compile_subscription(
 
 
 def compile_client_filter(topic: str, filter: Filter, expressions: Expressions) -> CompiledSubscription:
-    """Compiles what a client sends with its requests. A filter class takes every message."""
+    """Compiles what a client sends with its requests, for the tags that it checks. A filter class takes every message.
+
+    An expression is compiled as by the newest broker: a client does not evaluate it.
+    """
     expression, expression_type, is_filter_class = filter
     if is_filter_class:
         return CompiledSubscription()
@@ -79,11 +82,11 @@ class State:
 class SubscriptionRow(State):
     """The state of a group's subscription to a topic, for messages stored while it is in force.
 
-    ``expression`` is the one that the broker uses
-    for pulls: the one sent with the pull (``sent_with_pull``; it uses no bit map), the registered one, or the last
-    one if the group has left (not ``registered``). A TAG subscription in ``class_filter_mode`` has the name of a
-    class as its expression, and no tags. ``is_consuming``: the group is online, whether the broker accepts its pulls
-    or not. ``pops``: it pops, and each request brings this subscription.
+    ``expression`` is the one that the broker uses for pulls: the one sent with the pull (``sent_with_pull``, without
+    the bit map), else the registered one. If the group has left (not ``registered``), it is its last one. A TAG
+    subscription in ``class_filter_mode`` has the name of a class as its expression, and no tags. ``is_consuming``: the
+    group is online, whether the broker accepts its pulls or not. ``pops``: it pops, and each request brings this
+    subscription.
 
     ``filter_data`` is the ConsumerFilterData in the broker's registry, or None. It sets bits in the bit maps. It
     remains if the subscription changes to TAG, and after its death until it is cleaned.

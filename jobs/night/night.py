@@ -10,18 +10,19 @@ in the snapshot, and what is new (NewMessages). Night.run, at the end, does this
 3. If the new entries show that a queue began again at offset 0, or are in a queue that the plan did not know, the plan
    depends on it: it is made once more, and the new messages are read once more. That is rare.
 4. The *backlog*: tasks filter stored messages of earlier nights for groups that pull them only now.
-5. *Late messages* are those that an earlier night could not read, because they were damaged or not yet in the log. They
+5. Users' *filter hooks* are asked about new messages, on Spark. Steps 4 and 6 ask them about their own.
+6. *Late messages* are those that an earlier night could not read, because they were damaged or not yet in the log. They
    are filtered with the windows of their own night, and with the backlogs of later ones.
-6. The counts of all tasks, and what the groups have committed, give the progress of each group: rows of
-   consumer_offsets, delivery_stats, queue_progress and current_offsets (:mod:`jobs.night.rows`). The windows go to
-   pull_windows.
+7. A group that pops has no windows while it pops: the broker wrote down what it handed out, and the deliveries follow
+   from that (:mod:`jobs.night.pops`). What it did not hand out, though it matches, was pulled meanwhile
+   (:mod:`jobs.night.pulled_between_pops`).
+8. The windows go to pull_windows. What clients wrote of their own consumption goes to consumptions
+   (:mod:`jobs.night.consumption_rows`), and decides what events leave uncertain (:mod:`jobs.night.traced_deliveries`).
+9. The counts of all tasks, and what the groups have committed, give the progress of each group: rows of
+   consumer_offsets, delivery_stats, queue_progress and current_offsets (:mod:`jobs.night.rows`).
 
-A group that pops has no windows while it pops: the broker wrote down what it handed out, and the deliveries follow from
-that (:mod:`jobs.night.pops`). What clients wrote of their own consumption goes to consumptions
-(:mod:`jobs.night.consumption_rows`), and decides what events leave uncertain (:mod:`jobs.night.traced_deliveries`).
-
-Users' filter hooks are asked after step 3, on Spark. A repeated night is the same, with stored messages as the new
-ones. With ``steps``, only a part of this is done: without *deliver*, the plan is empty.
+A repeated night is the same, with stored messages as the new ones. With ``steps``, only a part of this is done: without
+*deliver*, the plan is empty.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from filtering.delivery.pull_window import (
     NO_END,
     FilterDataInForce,
     PullWindow,
-    UncertainChange,
+    UncertainRange,
     WindowKind,
     filter_data_in_force,
 )
@@ -120,7 +121,7 @@ from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, CURRENT_OFFSETS, DELI
 
 
 Windows = Mapping[str, Sequence[PullWindow]]
-UncertainChanges = Mapping[str, Sequence[UncertainChange]]
+UncertainRanges = Mapping[str, Sequence[UncertainRange]]
 
 
 @frozen
@@ -138,13 +139,13 @@ class NightTasks:
     def works(
         self,
         windows: Windows,
-        uncertain_changes: UncertainChanges,
+        uncertain_ranges: UncertainRanges,
         filter_data: Mapping[str, Sequence[FilterDataInForce]],
         instants: Mapping[str, Int64s],
     ) -> Mapping[str, TopicWork]:
         """What tasks do with the new messages of each topic. With hooks, they only make entries (see :meth:`add`)."""
-        windows_now, uncertain_changes_now = ({}, {}) if self.hooks else (windows, uncertain_changes)
-        return works_by_topic(self.broker, windows_now, uncertain_changes_now, filter_data, instants)
+        windows_now, uncertain_ranges_now = ({}, {}) if self.hooks else (windows, uncertain_ranges)
+        return works_by_topic(self.broker, windows_now, uncertain_ranges_now, filter_data, instants)
 
     def add(self, part: FilteredPart) -> FilteredPart:
         """Adds the files of new entries. Hooks are asked after that."""
@@ -154,7 +155,7 @@ class NightTasks:
             return part
         paths = {file.path for file in result.files[CONSUMEQUEUE.name]}
         new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
-        delivered = self.filter_hooked(new, part.windows, part.uncertain_changes)
+        delivered = self.filter_hooked(new, part.windows, part.uncertain_ranges)
         delivered.queues = result.queues
         delivered.damaged_bodies = result.damaged_bodies
         delivered.in_lmqs = result.in_lmqs
@@ -187,14 +188,14 @@ class NightTasks:
                 file_system.delete_file(file.path)
 
     def filter_hooked(
-        self, files: Sequence[StoredFile], windows: Windows, uncertain_changes: UncertainChanges
+        self, files: Sequence[StoredFile], windows: Windows, uncertain_ranges: UncertainRanges
     ) -> TaskResult:
         """Filters the entries of some files of consumequeue with hooks."""
         from jobs.night.hooked_task import filter_hooked, hooked_entries
 
         if not files:
             return TaskResult()
-        topics = works_by_topic(self.broker, windows, uncertain_changes, hooks=hooks_by_group(self.hooks))
+        topics = works_by_topic(self.broker, windows, uncertain_ranges, hooks=hooks_by_group(self.hooks))
         entries = hooked_entries(self.session(), self.changes, files, self.hooks)
         result = filter_hooked(entries, self.work((DELIVERY_BLOCKS,), topics))
         self.add_files(result)
@@ -239,7 +240,7 @@ class NightTasks:
 # The plan, by topic.
 
 
-TopicItem = TypeVar("TopicItem", PullWindow, UncertainChange)
+TopicItem = TypeVar("TopicItem", PullWindow, UncertainRange)
 CLOCK_SLACK = DAY
 """Milliseconds by which messages may be older than those of the night before: clocks are set back."""
 
@@ -290,7 +291,7 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
                     runs.append(run)
                 elif still_there:
                     runs.append(max(run, still_there[0].run))
-    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_changes):
+    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_ranges):
         runs.append(state.last.run)
     return min(runs, default=None)
 
@@ -567,7 +568,7 @@ class Night:
             plan = replace(
                 plan,
                 backlog=[*plan.backlog, *chain(*pulled.windows.values())],
-                uncertain_changes=[*plan.uncertain_changes, *chain(*pulled.uncertain_changes.values())],
+                uncertain_ranges=[*plan.uncertain_ranges, *chain(*pulled.uncertain_ranges.values())],
             )
         self.changes.add_rows(PULL_WINDOWS, [window_rows(plan, self.changes.run)])
         self._add_consumptions()
@@ -760,10 +761,10 @@ class Night:
         return recovered_bodies
 
     def _new(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> FilteredPart:
-        windows, uncertain_changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_changes)
+        windows, uncertain_ranges = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_ranges)
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
-        topics = self._tasks.works(windows, uncertain_changes, filter_data, instants)
-        return FilteredPart(windows, uncertain_changes, self._read_new(topics))
+        topics = self._tasks.works(windows, uncertain_ranges, filter_data, instants)
+        return FilteredPart(windows, uncertain_ranges, self._read_new(topics))
 
     def _read_new(self, topics: Mapping[str, TopicWork]) -> TaskResult:
         begin = self.state.filtered_to
@@ -859,20 +860,18 @@ class Night:
             return None
         windows = by_topic(plan.backlog)
         as_of = self.state.as_of
-        uncertain_changes = {
+        uncertain_ranges = {
             topic: [change for change in items if as_of is not None and change.stored_from <= as_of]
-            for topic, items in by_topic(plan.uncertain_changes).items()
+            for topic, items in by_topic(plan.uncertain_ranges).items()
         }
         if self.hooks:
             files = files_that_may_hold(self.changes.files(CONSUMEQUEUE), [within("run", first_run)])
-            return FilteredPart(
-                windows, uncertain_changes, self._tasks.filter_hooked(files, windows, uncertain_changes)
-            )
-        topics = works_by_topic(self.broker, windows, uncertain_changes)
+            return FilteredPart(windows, uncertain_ranges, self._tasks.filter_hooked(files, windows, uncertain_ranges))
+        topics = works_by_topic(self.broker, windows, uncertain_ranges)
         ranges = stored_ranges(self.changes.files, first_run=first_run)
         result = self._tasks.filter_stored(ranges, (DELIVERY_BLOCKS,), topics)
         self._tasks.add_files(result)
-        return FilteredPart(windows, uncertain_changes, result)
+        return FilteredPart(windows, uncertain_ranges, result)
 
 
 def _new_queues(plan: NightPlan, new: FilteredPart) -> dict[str, set[int]]:

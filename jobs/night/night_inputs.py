@@ -106,7 +106,7 @@ def night_events(
 def seen_after_nights(
     file: SubscriptionFile | None, state: BrokerState, redo_from: int | None
 ) -> SubscriptionFile | None:
-    """The file with what a recording saw only after the night of its time had ended: it begins after that night.
+    """The file, in which what a recording saw too late for its own night begins just after that night.
 
     What a night decided stays; it counted what was stored after the last look as uncertain. Nights from ``redo_from``
     on (ms) are repeated.

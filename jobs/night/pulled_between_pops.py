@@ -17,7 +17,7 @@ import numpy as np
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.group import HELD_PULL_MS, NightFilters
 from filtering.delivery.entries import Int64s, among
-from filtering.delivery.pull_window import PullWindow, UncertainChange, WindowKind
+from filtering.delivery.pull_window import PullWindow, UncertainRange, WindowKind
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.frozen import frozen
 from filtering.pops.handed_out import NONE
@@ -131,6 +131,6 @@ def pulls_between_pops(
     return {topic: own for topic, own in pulls.items() if own}
 
 
-def uncertain_pulls(windows: Sequence[PullWindow]) -> list[UncertainChange]:
+def uncertain_pulls(windows: Sequence[PullWindow]) -> list[UncertainRange]:
     """All messages of the windows that match are uncertain."""
-    return [UncertainChange.in_window(each, FALSE, each.message_filter.delivered, SWITCHED) for each in windows]
+    return [UncertainRange.in_window(each, FALSE, each.message_filter.delivered, SWITCHED) for each in windows]

@@ -32,7 +32,7 @@ from filtering.consumption.offsets import (
 )
 from filtering.delivery import topic_filters
 from filtering.delivery.entries import Int64s, positions_in
-from filtering.delivery.pull_window import PullWindow, UncertainChange
+from filtering.delivery.pull_window import PullWindow, UncertainRange
 from filtering.delivery.topic_filters import count_uncertain
 from filtering.frozen import frozen
 from filtering.names import subscribed_topic
@@ -197,7 +197,7 @@ class FilteredPart:
     """The counts of workers, with the pull windows and uncertain changes that they are for, by topic."""
 
     windows: Mapping[str, Sequence[PullWindow]]
-    uncertain_changes: Mapping[str, Sequence[UncertainChange]]
+    uncertain_ranges: Mapping[str, Sequence[UncertainRange]]
     result: TaskResult
 
 
@@ -338,7 +338,7 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[FilteredPart]) ->
         window_numbers = np.array([offsets.groups[window.consumer_group] for window in windows], np.int64)
         has_same_tags = np.array([window.message_filter.client_checks_same_tags for window in windows], np.int64)
         change_numbers = np.array(
-            [offsets.groups[change.consumer_group] for change in part.uncertain_changes.get(topic, ())], np.int64
+            [offsets.groups[change.consumer_group] for change in part.uncertain_ranges.get(topic, ())], np.int64
         )
         for queue_id, blocks in counted.uncertain.items():
             np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))

@@ -385,6 +385,9 @@ class NightRunner:
     def run_night(self, broker: Broker, inputs: NightInputs, options: NightOptions) -> NightReport:
         """Adds the new inputs of one broker to the tables. Each table gets one commit; the ledger is last.
 
+        The tables have the state ``stored_state``. The night goes on from ``continued``, which is the same, or empty if
+        a new epoch begins; and from ``state_before`` once nights were repeated.
+
         Raises UsageError if the inputs do not continue those of earlier nights.
         """
         begun = time.monotonic()

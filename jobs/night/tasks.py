@@ -1,8 +1,8 @@
 """The work of a night's tasks, and their results. Both travel between the driver and its workers.
 
 A task gets a Work: the filters of each topic, and the folders of the tables that it writes. It returns a TaskResult:
-the files that it wrote, the counts of each window (TopicCounts), and how far each queue came (QueueProgress). There are
-two:
+the files that it wrote, the counts of each window (TopicCounts), and how far each queue came (QueueProgress). Two
+functions run as tasks:
 
 - :func:`read_range` reads a range of the broker's log, from bytes to rows of all tables.
 - :func:`filter_stored_range` reads messages that earlier nights stored: to make their entries, or to filter the entries
@@ -10,8 +10,8 @@ two:
 
 Both give their messages to a NightWriter. It collects them until there are enough of a topic, makes the consume queue
 entries (NewEntries), runs the topic's filters on them (TopicFilters), applies clients' hooks, packs the deliveries
-into blocks, counts, and writes files. Results are added to each other in the order of the
-log.
+into blocks, counts, and writes files. Results are added to each other in the order of the log. Entries in LMQs are made
+in one more pass (:func:`make_lmq_entries`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, MatchSets, block_matches, block_rows, recipients
 from filtering.delivery.entries import MULTI_QUEUE_OFFSET, Entries, Int32s, Int64s, MultiDispatch, has_entry
 from filtering.delivery.filter_hooks import Hook, after_hooks
-from filtering.delivery.pull_window import FilterDataInForce, PullWindow, UncertainChange
+from filtering.delivery.pull_window import FilterDataInForce, PullWindow, UncertainRange
 from filtering.delivery.topic_filters import BlockResult, TopicFilters, UncertainEntries, count_lost_pulls
 from filtering.frozen import frozen
 from filtering.names import is_lmq
@@ -177,7 +177,7 @@ class TopicWork:
 def works_by_topic(
     broker: BrokerConfig,
     windows: Mapping[str, Sequence[PullWindow]],
-    uncertain_changes: Mapping[str, Sequence[UncertainChange]] = NOTHING,
+    uncertain_ranges: Mapping[str, Sequence[UncertainRange]] = NOTHING,
     filter_data: Mapping[str, Sequence[FilterDataInForce]] = NOTHING,
     instants: Mapping[str, Int64s] = NOTHING,
     hooks: Mapping[GroupTopic, Sequence[Hook]] = NOTHING,
@@ -185,9 +185,9 @@ def works_by_topic(
     """The work for each topic that has any of these, which are by topic; only ``hooks`` are by group and topic."""
     m, takes_empty = broker.bloom_filter.m, broker.version.clients_take_empty_bodies
     works = {}
-    for topic in windows.keys() | uncertain_changes.keys() | filter_data.keys() | instants.keys():
+    for topic in windows.keys() | uncertain_ranges.keys() | filter_data.keys() | instants.keys():
         topic_windows = windows.get(topic, ())
-        filters = TopicFilters(m, filter_data.get(topic, ()), topic_windows, uncertain_changes.get(topic, ()))
+        filters = TopicFilters(m, filter_data.get(topic, ()), topic_windows, uncertain_ranges.get(topic, ()))
         window_recipients = recipients(
             [window.consumer_group for window in topic_windows],
             [window.subscription_from for window in topic_windows],

@@ -75,7 +75,7 @@ def test_each_delivery_is_told_once_when_the_first_client_pulls_it(seed: int) ->
             for window in [*plan.online, *plan.backlog]:
                 if window.covers(0, 0, 0, message) and (is_new or window.kind is not WindowKind.ONLINE):
                     delivered_at[message].append(message if window.available_at is None else window.available_at)
-            if any(change.stored_from <= message < change.stored_to for change in plan.uncertain_changes):
+            if any(change.stored_from <= message < change.stored_to for change in plan.uncertain_ranges):
                 uncertain.add(message)
         last = end
     assert delivered_at == {message: [min(times)] for message, times in pulled.items()}
@@ -83,7 +83,7 @@ def test_each_delivery_is_told_once_when_the_first_client_pulls_it(seed: int) ->
 
 
 def test_why_it_is_uncertain() -> None:
-    (change,) = planned(in_order(map(parse_event, [come(10, "c1", "first")])), None).uncertain_changes
+    (change,) = planned(in_order(map(parse_event, [come(10, "c1", "first")])), None).uncertain_ranges
     assert (change.reason, change.stored_from, change.stored_to) == (OWN_OFFSETS, BEGINNING, 10)
 
 

@@ -296,11 +296,11 @@ def test_a_change_counts_after_the_last_request_with_the_former_subscription() -
     planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", HOUR - 700))
     cuts = {(window.stored_from, window.subscription_from) for window in planned.online if window.topic == "T"}
     assert (HOUR - 699, HOUR) in cuts
-    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    (change,) = [each for each in planned.uncertain_ranges if each.topic == "T"]
     # The last request may have come before the entry of a message that was stored before it.
     assert (change.stored_from, change.stored_to) == (HOUR - 700 - ENTRY_DELAY, HOUR - 699)
     planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", "null"))
-    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    (change,) = [each for each in planned.uncertain_ranges if each.topic == "T"]
     assert (change.stored_from, change.stored_to, change.mode) == (HOUR - REQUEST_GAP, HOUR, ConsumeMode.POP)
 
 
@@ -315,7 +315,7 @@ def test_a_change_counts_after_the_last_request_with_the_former_subscription() -
 def test_what_a_registration_leaves_open(protocol: str, stored_from: int, stored_to: int, reason: str) -> None:
     lines = [POPS % (0, "a > 1", protocol), POPS % (HOUR, "a > 2", protocol), UNREGISTER % (2 * HOUR)]
     planned = plan_of_pops(*lines, POPS % (3 * HOUR, "a > 2", protocol))
-    change, *at_leave = [each for each in planned.uncertain_changes if each.topic == "T"]
+    change, *at_leave = [each for each in planned.uncertain_ranges if each.topic == "T"]
     assert (change.stored_from, change.stored_to, change.reason) == (stored_from, stored_to, reason)
     left = [(2 * HOUR - ENTRY_DELAY, NOT_REGISTERED_YET), (2 * HOUR + 20_000, LEFT)]
     at_leave.sort(key=lambda each: each.stored_to)
@@ -336,7 +336,7 @@ def test_requests_of_simple_consumers_may_carry_what_they_have_not_registered_ye
     planned = plan_of_pops(lines[0], *known, *lines[1:], offsets=offsets)
     times = [
         (change.stored_from, change.stored_to)
-        for change in planned.uncertain_changes
+        for change in planned.uncertain_ranges
         if change.reason == NOT_REGISTERED_YET
     ]
     left = HOUR - ENTRY_DELAY  # up to its last request
@@ -348,7 +348,7 @@ def test_what_waited_in_order_may_meet_the_next_subscription() -> None:
     lines = POPS % (0, "a > 1", "grpc_simple"), CARRIES % (5, "a > 1", "null")
     groups = PopGroups(in_order=frozenset({"cg"}))
     planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", HOUR - 700), groups=groups)
-    (change,) = [each for each in planned.uncertain_changes if each.topic == "T"]
+    (change,) = [each for each in planned.uncertain_ranges if each.topic == "T"]
     assert (change.stored_from, change.stored_to, change.reason) == (5, HOUR - 699, IN_ORDER)
 
 

@@ -12,7 +12,7 @@ from filtering.broker_config import BrokerConfig, read_properties
 from filtering.delivery.delivery_blocks import MatchSets
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import MessageFilter, message_filters
-from filtering.delivery.pull_window import NO_END, PullWindow, UncertainChange, filter_data_in_force
+from filtering.delivery.pull_window import NO_END, PullWindow, UncertainRange, filter_data_in_force
 from filtering.delivery.topic_filters import COUNTS, TopicFilters, count_uncertain
 from filtering.matcher import packed_bits
 from filtering.predicate import FALSE, TRUE, TextIn
@@ -203,8 +203,8 @@ def test_bit_maps_decide_on_what_was_stored_after_the_filter_was_born(born_time:
 
 def test_counts_are_by_window_and_queue() -> None:
     window = PullWindow(replace(above(14), failure=compile("level = 'x'").predicate), 0, stored_from=500)
-    changes = [UncertainChange("above_14", "T", above(4).expression, above(14).expression, 700, 1200)]
-    outcome = TopicFilters(64, windows=[window], uncertain_changes=changes).run(entries("T", LEVELS))
+    changes = [UncertainRange("above_14", "T", above(4).expression, above(14).expression, 700, 1200)]
+    outcome = TopicFilters(64, windows=[window], uncertain_ranges=changes).run(entries("T", LEVELS))
     assert outcome.queue_ids.tolist() == [0, 1]
     assert outcome.scanned[outcome.mask_of].tolist() == [[5, 10]]
     assert outcome.counts[0, :, COUNTS.index("delivered")].tolist() == [0, 5]
@@ -214,8 +214,8 @@ def test_counts_are_by_window_and_queue() -> None:
 def test_uncertain_messages_end_in_each_queue_where_the_held_pull_ends() -> None:
     """Level 13 ends it, and is in its answer. Level 6 was stored before the change."""
     until = TextIn("level", frozenset(["6", "13"]))
-    change = UncertainChange("above_4", "T", FALSE, above(4).expression, 700, 1_600, until=until)
-    filters = TopicFilters(64, uncertain_changes=[change])
+    change = UncertainRange("above_4", "T", FALSE, above(4).expression, 700, 1_600, until=until)
+    filters = TopicFilters(64, uncertain_ranges=[change])
     for cuts in ([], [13], [14], [12, 13, 15]):
         parts = [LEVELS[begin:end] for begin, end in pairwise([0, *cuts, len(LEVELS)])]
         blocks = [filters.run(entries("T", part)) for part in reversed(parts)]
