@@ -196,10 +196,10 @@ def _property_texts(
     is_value = maps.items.is_valid().to_numpy(zero_copy_only=False)
     texts, starts, lengths = _joined(pairs, missing, *names, *values, is_value)
     texts.flags.writeable = False  # as the bytes of a log: the same compiled loops read both
-    return texts, starts, lengths, _have_no_separator(maps, pairs, names[1], values[1])
+    return texts, starts, lengths, _fit_in_texts(maps, pairs, names[1], values[1])
 
 
-def _have_no_separator(maps: pa.MapArray, pairs: NDArray[np.int32], names: Bytes, values: Bytes) -> NDArray[np.bool_]:
+def _fit_in_texts(maps: pa.MapArray, pairs: NDArray[np.int32], names: Bytes, values: Bytes) -> NDArray[np.bool_]:
     """For each map, whether no name has U+0001 or U+0002, and no value U+0002."""
     if not (names == 1).any() and not (names == 2).any() and not (values == 2).any():
         return np.ones(len(maps), np.bool_)
