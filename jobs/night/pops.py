@@ -207,6 +207,8 @@ class NightPops:
         self._state = state
         self._changes = changes
         self._groups = groups
+        self._switched_by_operators = groups.popping | groups.pulling
+        """The groups and topics of remoting clients that were once told how to consume."""
         self._begin, self._end = state.filtered_to, end
         self._read = checkpoints, acknowledgements
         self._popping = popping
@@ -250,7 +252,7 @@ class NightPops:
             return
         places, times = (messages.rows[name].to_numpy() for name in ("commitlog_offset", "store_timestamp"))
         handed = pops["commitlog_offset"].fill_null(NONE).to_numpy()
-        names = ("queue_id", "popped_at", "start_offset", "queue_offset")
+        of_pops = [pops[name].to_numpy() for name in ("queue_id", "popped_at", "start_offset", "queue_offset")]
         # What was stored just before the snapshot may have been popped after the log was copied.
         end = int(pc.max(messages.rows["store_timestamp"]).as_py() or 0) - SAVE_DELAY
         for key, own in sorted(popped.items(), key=itemgetter(0)):
@@ -259,8 +261,8 @@ class NightPops:
                 before = self._state.offsets.of(key)
                 bounds += [(queue_id, self._state.as_of, offset, offset - 1) for queue_id, offset in before.items()]
             columns = [
-                np.append(pops[name].to_numpy()[own], each)
-                for name, each in zip(names, np.array(bounds, np.int64).reshape(-1, 4).T, strict=True)
+                np.append(values[own], each)
+                for values, each in zip(of_pops, np.array(bounds, np.int64).reshape(-1, 4).T, strict=True)
             ]
             queue_id, popped_at, start_offset, queue_offset = columns
             last, first = pauses(*columns)
@@ -283,11 +285,6 @@ class NightPops:
                 at, pause = at[is_left], pause[is_left]
                 passed = queue_id[last], begin, stop, popped_at[last], popped_at[first]
                 yield key, PassedOver(*passed, places[at], times[at], pause)
-
-    @property
-    def _switched_by_operators(self) -> frozenset[GroupTopic]:
-        """The groups and topics of remoting clients that were once told how to consume."""
-        return self._groups.popping | self._groups.pulling
 
     def _write(self, old: pa.Table, new: pa.Table, open_since: Where) -> None:
         if len(old):
