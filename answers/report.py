@@ -784,7 +784,7 @@ def night_rows(
 
 
 def _sum_by_night(facts: BrokerFacts, by_run: Mapping[str, int]) -> Counter[str]:
-    """By the run of a night, the sum of numbers of its own run and of those that prepared it.
+    """By the run of a night, the sum of numbers of its own run and of its steps before deliver.
 
     Numbers of runs after the last night, and of replaced nights, are left out.
     """

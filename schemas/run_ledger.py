@@ -125,8 +125,8 @@ REPLAY = "replay"
 """The job whose tables show what groups would receive if they read the log now, not what they received."""
 MAINTAIN = "maintain"
 """The job that rewrites files of tables. Its entries hold the tables' versions after it, and are not nights."""
-PREPARING = frozenset({"ingest", "register", "dispatch"})
-"""The jobs that prepare a night. Their entries repeat ``as_of`` of the night before."""
+STEPS_BEFORE_DELIVER = frozenset({"ingest", "register", "dispatch"})
+"""The jobs that do not decide deliveries. Their entries repeat ``as_of`` of the night before."""
 _NUMBERS = pa.map_(pa.string(), pa.int64())
 _TEXTS = pa.map_(pa.string(), pa.string())
 
@@ -189,8 +189,8 @@ class LedgerEntry:
 
     @property
     def delivers(self) -> bool:
-        """Whether the run decided deliveries: a whole night, or its last step. The others prepare one."""
-        return self.job not in PREPARING
+        """Whether the run decided deliveries: a whole night, or its last step."""
+        return self.job not in STEPS_BEFORE_DELIVER
 
     @property
     def is_complete(self) -> bool:
@@ -201,6 +201,12 @@ class LedgerEntry:
     def cut(self) -> int | None:
         """The physical offset from which the log was another one than before: 0 for a new epoch, None if it was not."""
         text = self.inputs.get(CUT)
+        return int(text) if text else None
+
+    @property
+    def last_stored(self) -> int | None:
+        """When the last message was stored that nights had read (ms); None if it is not known."""
+        text = self.inputs.get(LAST_STORED)
         return int(text) if text else None
 
     @property
@@ -310,7 +316,7 @@ def version_text(broker: BrokerConfig, version_from: str) -> str:
 
 
 def runs_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """The entries of nights and of the steps that prepare them, with the changes by maintenance after them."""
+    """The entries of nights and of their single steps, with the changes by maintenance after them."""
     runs: list[LedgerEntry] = []
     for entry in entries:
         if entry.job != MAINTAIN:
@@ -354,7 +360,7 @@ def _repeated(run: LedgerEntry, before: LedgerEntry, by: LedgerEntry) -> LedgerE
 
 
 def nights_of(runs: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """The whole nights among some runs, without those that prepared one."""
+    """The whole nights among some runs, without its steps before deliver."""
     return [run for run in runs if run.delivers]
 
 

@@ -121,7 +121,7 @@ class BroadcastNight:
         self._rows = rows
         self._filters = filters
         self._as_of = BEGINNING if offsets_so_far.as_of is None else offsets_so_far.as_of
-        self._read_to = self._as_of if offsets_so_far.read_to is None else offsets_so_far.read_to
+        self._last_stored = self._as_of if offsets_so_far.last_stored is None else offsets_so_far.last_stored
         known = broker_offsets.min_offsets.get(key[1], {})
         self._offsets: Mapping[int, OffsetRange] = {
             queue_id: (offset, NO_END) for queue_id, offset in known.items() if offset > 0
@@ -137,7 +137,7 @@ class BroadcastNight:
     def _go_on(self, pulling: Iterable[tuple[SubscriptionRow, int, int]]) -> None:
         """While a client is online, the group pulls what is stored."""
         for row, begin, end in pulling:
-            if end > self._read_to:
+            if end > self._last_stored:
                 for start, stop, in_force in self._filters.during(row, begin, end):
                     self.windows.append(PullWindow(in_force, row.valid_from, start, stop, reason=ONLINE))
 
@@ -166,7 +166,7 @@ class BroadcastNight:
         """A client pulls at ``at`` (ms) what was stored in an interval in which no client was online."""
         row = state_at(self._rows, at)
         assert row is not None
-        if at <= self._read_to:
+        if at <= self._last_stored:
             return
         # Of earlier nights' messages, the last night filtered those that waited.
         kind = WindowKind.ONLINE if at <= self._as_of else WindowKind.BACKLOG

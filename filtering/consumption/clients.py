@@ -36,25 +36,25 @@ class ClientTags:
 
     ``by_queue`` has the check of the client that reads each queue, by queue id. It is None if that client does not
     subscribe to the topic: then no client reads the queue. If messages have no queue ids, ``by_queue`` is empty, and
-    ``undecided`` has the checks of all clients, of which one applies to each message.
+    ``possible`` has the checks of all clients, of which one applies to each message.
     """
 
     valid_from: int
     valid_to: int
     by_queue: Mapping[int, Predicate | None]
-    undecided: tuple[Predicate | None, ...] = ()
+    possible: tuple[Predicate | None, ...] = ()
 
     @property
     def passed_by_some(self) -> Predicate:
         """The check of messages that at least one client keeps."""
-        checks = [check for check in self.undecided if check is not None]
+        checks = [check for check in self.possible if check is not None]
         texts = [check.texts for check in checks if isinstance(check, TextIn)]
         return TextIn(TAGS_PROPERTY, frozenset().union(*texts)) if len(texts) == len(checks) else TRUE
 
     @property
     def passed_by_all(self) -> Predicate:
         """The check of messages that every client keeps."""
-        checks = [FALSE if check is None else check for check in self.undecided]
+        checks = [FALSE if check is None else check for check in self.possible]
         return And(tuple(checks))
 
 
@@ -219,7 +219,7 @@ NOTHING: Mapping[int, int] = MappingProxyType({})
 
 def by_client(window: PullWindow, clients: ClientTags) -> Iterator[PullWindow]:
     """Splits a window by client. Queues that no client reads are left out."""
-    if clients.undecided:
+    if clients.possible:
         checked = replace(window.message_filter, client_tags=clients.passed_by_some)
         yield replace(window, message_filter=checked, is_of_client=True)
     for check in dict.fromkeys(clients.by_queue.values()):
@@ -228,7 +228,7 @@ def by_client(window: PullWindow, clients: ClientTags) -> Iterator[PullWindow]:
             yield _narrowed(window, queues, check)
 
 
-def undecided(window: PullWindow, clients: ClientTags, begins: Mapping[int, int] = NOTHING) -> UncertainRange:
+def kept_by_some(window: PullWindow, clients: ClientTags, begins: Mapping[int, int] = NOTHING) -> UncertainRange:
     """The messages of a window that only some of the clients keep, from offsets in ``begins`` on, by queue id."""
     returned = window.message_filter.tags, window.message_filter.expression
     offsets = window.offsets or {queue_id: (begin, NO_END) for queue_id, begin in begins.items()}

@@ -41,7 +41,7 @@ from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.clients import ClientTags, by_client, by_time, read_from, undecided, unread
+from filtering.consumption.clients import ClientTags, by_client, by_time, kept_by_some, read_from, unread
 from filtering.consumption.offsets import (
     COMMIT_DELAY,
     ORDER_SAVE_DELAY,
@@ -355,7 +355,7 @@ IN_ORDER = "the group consumes in order: what waited for an acknowledgement was 
 LEFT = "the proxy held the last request of a SimpleConsumer that left: it may have taken this along"
 NOT_REGISTERED_YET = "requests of a SimpleConsumer carry another subscription up to 5 minutes before it is registered"
 CLIENTS_DIFFER = "clients of the group pop with different subscriptions, and the first that reads a message decides"
-AT_RESTART = "a gRPC PushConsumer asks with its former subscription until it restarts or gets other queues"
+UNTIL_NEW_CLIENT = "a gRPC PushConsumer asks with its former subscription until it restarts or gets other queues"
 
 
 def protocol_before(events: Mapping[int, SubscriptionEvent], at: int) -> str | None:
@@ -406,7 +406,7 @@ def deleted_tonight(lost: PullWindow, log_start: int) -> UncertainRange:
     return UncertainRange.in_window(window, FALSE, lost.message_filter.delivered, DELETED_TONIGHT)
 
 
-def undecided_between(
+def matched_by_some(
     filters: Sequence[MessageFilter], stored_from: int, stored_to: int, changed_at: int, reason: str = DISAGREE
 ) -> UncertainRange:
     """The messages stored in [``stored_from``, ``stored_to``) (ms) that only some of the filters of a group match.
@@ -672,9 +672,9 @@ class PlannedWindows:
                 self.windows.append(during)
             else:
                 self.windows += by_client(during, clients)
-                if clients.undecided:
+                if clients.possible:
                     begins = self._ends if window.kind is WindowKind.ONLINE else {}
-                    self.uncertain.append(undecided(during, clients, begins))
+                    self.uncertain.append(kept_by_some(during, clients, begins))
                 self.unread.add(during, clients)
 
     def read_later(self) -> None:
@@ -787,9 +787,9 @@ class Timeline:
 
     ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
     ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where they are
-    known. ``switches``: the times (ms) of those at which the group only began or ceased to pop. ``unseen``: by the time
-    of a step (ms), since when it is not known what the group subscribed to. ``changes``: by the time of a CHANGE (ms),
-    the event of a group that pops.
+    known. ``mode_changes``: the times (ms) of those at which the group only began or ceased to pop. ``unseen``: by the
+    time of a step (ms), since when it is not known what the group subscribed to. ``changes``: by the time of a CHANGE
+    (ms), the event of a group that pops.
     """
 
     first: SubscriptionRow | None
@@ -799,7 +799,7 @@ class Timeline:
     commits: Mapping[int, Offsets] = field(default_factory=dict)
     unseen: Mapping[int, int] = field(default_factory=dict)
     changes: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
-    switches: Container[int] = ()
+    mode_changes: Container[int] = ()
 
     @property
     def moves(self) -> list[tuple[int, int]]:
@@ -822,15 +822,15 @@ def timeline(
     commits: Mapping[int, Offsets] | None = None,
     unseen: Mapping[int, int] | None = None,
     changes: Mapping[int, SubscriptionEvent] | None = None,
-    switches: Mapping[int, Offsets] | None = None,
+    mode_changes: Mapping[int, Offsets] | None = None,
 ) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
     ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
     tells whether the group pulls under a subscription. ``restarts`` are those of the topic since ``as_of``, in order.
-    ``commits``, ``unseen`` and ``changes`` are those of the Timeline; ``switches`` are more commits.
+    ``commits``, ``unseen`` and ``changes`` are those of the Timeline; ``mode_changes`` are more commits.
     """
-    commits = {**(commits or {}), **(switches or {})}
+    commits = {**(commits or {}), **(mode_changes or {})}
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
     ordered = sorted(resets, key=lambda reset: reset.at)
@@ -848,7 +848,7 @@ def timeline(
     if changes:
         steps = list(_at_requests(steps, changes, earliest))
     pulls = first is not None and is_pulling(first)
-    return Timeline(first, pulls, steps, ordered, commits, unseen or {}, changes or {}, switches or {})
+    return Timeline(first, pulls, steps, ordered, commits, unseen or {}, changes or {}, mode_changes or {})
 
 
 def _at_requests(
@@ -961,16 +961,16 @@ class GroupNightPlan:
         """All windows, in the order in which they were planned."""
         return [*self._late, *self._windows.windows]
 
-    def run(self, unread: Timeline | None = None) -> None:
+    def run(self, gap: Timeline | None = None) -> None:
         """Plans the night.
 
-        ``unread``: the end of the last night, whose messages it could not read, because the copy of the log was older
-        than the rest of the snapshot; None if nothing happened to the group then.
+        ``gap``: the end of the last night, whose messages it could not read, because the copy of the log was older than
+        the rest of the snapshot; None if nothing happened to the group then.
         """
         line = self._line
         if line.first is None and not line.steps:
             return
-        self._resume(unread)
+        self._resume(gap)
         is_pulling = line.pulls_at_first
         for i, step in enumerate(line.steps):
             self._take(step, is_pulling, line.steps[i + 1 :])
@@ -991,16 +991,16 @@ class GroupNightPlan:
             self._wait()
         self.group.decided_to = self._windows.unread.begins(self._broker_offsets) | self.group.decided_to
 
-    def _resume(self, unread: Timeline | None) -> None:
+    def _resume(self, gap: Timeline | None) -> None:
         """The group goes on as it was when the last night ended."""
         line = self._line
-        last_night = None if unread is None else self._go_back(unread)
+        last_night = None if gap is None else self._go_back(gap)
         if line.pulls_at_first:
             assert line.first is not None
             as_of = self._offsets_so_far.as_of or 0
             self._windows.at = as_of
             self._catch_up(line.first)
-            self._go_on(line.first, BEGINNING if unread is None else as_of + 1, line.steps)
+            self._go_on(line.first, BEGINNING if gap is None else as_of + 1, line.steps)
         elif self._offsets_so_far.removed(self.group.key):
             self._begins_anew = True
         elif last_night is not None and last_night.stopped_at is not None:
@@ -1047,7 +1047,7 @@ class GroupNightPlan:
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
                 is_known = step.at in self._line.commits or step.at in self._line.unseen
                 self._left = None if is_known or step.before.pops or step.row.is_consuming else step
-                commits_later = step.at in self._line.commits and step.at not in self._line.switches
+                commits_later = step.at in self._line.commits and step.at not in self._line.mode_changes
                 self._stop = step if commits_later else None
                 self._note_unseen(step, self._line.commits.get(step.at, {}))
                 if self._stop is None:
@@ -1182,13 +1182,13 @@ class GroupNightPlan:
             )
             self.unseen.append(change)
 
-    def _go_back(self, unread: Timeline) -> GroupNight:
+    def _go_back(self, gap: Timeline) -> GroupNight:
         """Plans new messages from before the last night's end as that night would have. Returns the progress."""
         committed = {self.group.key: self._offsets_so_far.committed(self.group.key)}
         broker_offsets = replace(self._broker_offsets, committed=committed, committed_at=None)
-        so_far = OffsetsSoFar(self._offsets_so_far.read_to)
+        so_far = OffsetsSoFar(self._offsets_so_far.last_stored)
         group_start = replace(self._group_start, offsets_so_far=so_far, broker_offsets=broker_offsets)
-        plan = GroupNightPlan(group_start, unread, self._filters, self._clients)
+        plan = GroupNightPlan(group_start, gap, self._filters, self._clients)
         plan.run()
         end = (self._offsets_so_far.as_of or 0) + 1
         # Of earlier nights' messages, the last night filtered those of its backlog.

@@ -272,7 +272,7 @@ NO_QUEUES = TopicOffsets.empty({}, ())
 class OffsetsSoFar:
     """How far deliveries are decided when a night begins. ``as_of`` is that time (ms); None in a first night.
 
-    ``read_to``: when the last message was stored that earlier nights read (ms; None: not known). It is before
+    ``last_stored``: when the last message was stored that earlier nights read (ms; None: not known). It is before
     ``as_of`` if the copy of the log was older than the rest of the snapshot. ``began_at``: by topic and queue id, when
     a queue began again (ms), if it did. ``log_start``: the physical offset at which the log began then; None if it is
     not known.
@@ -280,7 +280,7 @@ class OffsetsSoFar:
 
     as_of: int | None = None
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
-    read_to: int | None = None
+    last_stored: int | None = None
     began_at: Mapping[tuple[str, int], int] = field(default_factory=dict)
     log_start: int | None = None
 

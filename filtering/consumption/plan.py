@@ -35,11 +35,11 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.group import (
-    AT_RESTART,
     CLIENTS_DIFFER,
     ENTRY_DELAY,
     NOT_REGISTERED_YET,
     SETTINGS,
+    UNTIL_NEW_CLIENT,
     FiltersInForce,
     GroupNightPlan,
     GroupStart,
@@ -48,9 +48,9 @@ from filtering.consumption.group import (
     TimelineStep,
     after_night,
     by_kind,
+    matched_by_some,
     protocol_before,
     timeline,
-    undecided_between,
 )
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainRange
@@ -193,7 +193,7 @@ class _NightPlanner:
         night = GroupNightPlan(
             self._group_start(key, rows), self._timeline(key, rows, filters), filters, self._client_tags.get(key, ())
         )
-        night.run(_unread(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
+        night.run(_gap(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
         self._windows += night.windows
         self._uncertain_ranges += self._uncertain(key, rows, filters, night)
         self._uncertain_ranges += night.undecided
@@ -217,9 +217,11 @@ class _NightPlanner:
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
         restarts = self._broker_offsets.restarts.get(key[1], ())
         requests = self._requests.get((key[0], subscribed_topic(*key)), {})
-        commits, switches = self._commits.get(key, {}), self._pops.read.get(key, {})
+        commits, mode_changes = self._commits.get(key, {}), self._pops.read.get(key, {})
         resets, unseen = self._resets.get(key, ()), self._unseen.get(key[0], {})
-        line = timeline(rows, resets, self._as_of, filters.is_pulling, restarts, commits, unseen, requests, switches)
+        line = timeline(
+            rows, resets, self._as_of, filters.is_pulling, restarts, commits, unseen, requests, mode_changes
+        )
         if self._config_before is not None and self._config_before != self._config:
             line = _with_new_switches(line, self._as_of, self._config_before)
         return line
@@ -240,7 +242,7 @@ class _NightPlanner:
         for unseen in night.unseen:
             changes = [*_outside(changes, unseen.stored_from, unseen.stored_to), unseen]
         for part in self._client_tags.get(key, ()):
-            if part.undecided:
+            if part.possible:
                 changes = _outside(changes, part.valid_from, part.valid_to)
         subscribed = key[0], subscribed_topic(*key)
         if subscribed in self._pops.planned:
@@ -362,7 +364,7 @@ def _with_seeming(
             begin = after_night(as_of, begin)
         asked = [filters.at(row, row.valid_from) for row in disagreement.rows if filters.is_pulling(row)]
         if begin < end and len(asked) > 1:
-            uncertain.append(undecided_between(asked, begin, end, disagreement.valid_from))
+            uncertain.append(matched_by_some(asked, begin, end, disagreement.valid_from))
     return uncertain
 
 
@@ -378,7 +380,7 @@ def _read_by_any(
         begin = after_night(as_of, state.valid_from)
         if begin < state.end and len(asked) > 1:
             client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
-            yield undecided_between(client_filters, begin, state.end, state.valid_from, CLIENTS_DIFFER)
+            yield matched_by_some(client_filters, begin, state.end, state.valid_from, CLIENTS_DIFFER)
 
 
 def _registered_only(
@@ -399,7 +401,7 @@ def _registered_only(
             both = asked, replace(row, topic=asked.topic, pops=True)
             if filters.is_pulling(both[1]):
                 filters_of_both = [filters.at(subscription, row.valid_from) for subscription in both]
-                yield undecided_between(filters_of_both, begin, row.end, row.valid_from, AT_RESTART)
+                yield matched_by_some(filters_of_both, begin, row.end, row.valid_from, UNTIL_NEW_CLIENT)
 
 
 def _not_registered_yet(
@@ -467,14 +469,14 @@ def _with_new_switches(line: Timeline, as_of: int | None, config_before: BrokerC
     return replace(line, pulls_at_first=False, steps=[start, *line.steps])
 
 
-def _unread(
+def _gap(
     rows: Sequence[SubscriptionRow],
     resets: Iterable[SubscriptionEvent],
     offsets_so_far: OffsetsSoFar,
     filters: FiltersInForce,
 ) -> Timeline | None:
-    """The steps of the last night after the last message that it read; None if there are none."""
-    begin, end = offsets_so_far.read_to, offsets_so_far.as_of
+    """What happened to the group in the gap: in the last night after the last message that it read; None if nothing."""
+    begin, end = offsets_so_far.last_stored, offsets_so_far.as_of
     if begin is None or end is None or begin >= end:
         return None
     known = [row for row in rows if row.valid_from <= end]

@@ -167,8 +167,8 @@ class MultiDispatch:
             known = MultiQueue.up_to(noted)
         if noted < known.next_noted:
             return None
-        unread = max(0, noted - known.next_noted - known.without_entry)
-        at = known.end + unread if self.in_files else noted
+        gap = max(0, noted - known.next_noted - known.without_entry)
+        at = known.end + gap if self.in_files else noted
         self.queues[queue] = MultiQueue(at + 1, noted + 1)
         return at
 

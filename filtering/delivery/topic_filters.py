@@ -55,11 +55,11 @@ from filtering.pulls import DEFAULT_BATCH
 
 COUNTS = (
     "passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors", "dropped_by_hook",
-    "uncertain", "given_up",
+    "uncertain", "dead",
 )  # fmt: skip
 (
     PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS, DROPPED_BY_HOOK, UNCERTAIN,
-    GIVEN_UP,
+    DEAD,
 ) = range(len(COUNTS))  # fmt: skip
 TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = range(6)
 """The columns of ``windows``: four rows of ``bits``, one of ``masks``, and one of ``live_entries`` (-1: no bit map)."""
@@ -332,12 +332,12 @@ class BlockResult:
     ``bit_maps``: the calculated filter bit maps (binary, null without filter data); None if the entries had bit maps.
     ``scanned`` (masks x queues): the number of entries that each mask selects; window i has mask ``mask_of[i]``.
     ``counts`` (windows x queues x COUNTS) counts entries; no hook has dropped one yet. ``uncertain`` has
-    an item for each queue, or none without changes. ``given_up``: what was handed out once too often.
+    an item for each queue, or none without changes. ``dead``: what was handed out once too often.
     """
 
     bit_maps: pa.BinaryArray | None
     delivered: MatchSets
-    given_up: MatchSets
+    dead: MatchSets
     dropped_by_client: MatchSets
     queue_ids: Int32s
     mask_of: Int32s
@@ -346,7 +346,7 @@ class BlockResult:
     uncertain: Sequence[UncertainEntries]
 
 
-def without_given_up(
+def without_dead(
     delivered: MatchSets, most_attempts: Int64s, entries: Entries, counts: Int64s
 ) -> tuple[MatchSets, MatchSets]:
     """Splits deliveries into those that clients got, and those that were given up. The latter are counted as such.
@@ -359,21 +359,21 @@ def without_given_up(
         return delivered, nothing
     _, bounds = entries.queue_bounds
     kept: list[MatchSet] = []
-    given_up: list[MatchSet] = []
+    dead: list[MatchSet] = []
     for match_set in delivered:
         windows = np.array(match_set.windows)
         most = most_attempts[windows]
         for limit in np.unique(most).tolist():
             limited = tuple(windows[most == limit].tolist())
             is_gone = attempts >= limit
-            for bits, sets in ((packed_bits.pack(~is_gone), kept), (packed_bits.pack(is_gone), given_up)):
+            for bits, sets in ((packed_bits.pack(~is_gone), kept), (packed_bits.pack(is_gone), dead)):
                 own = match_set.bits & bits
                 if count := int(np.bitwise_count(own).sum()):
                     sets.append(MatchSet(limited, own, count, match_set.rows))
-                    if sets is given_up:
-                        counts[list(limited), :, GIVEN_UP] = counts_between(own, bounds[:-1], bounds[1:])
-    counts[:, :, DELIVERED] -= counts[:, :, GIVEN_UP]
-    return MatchSets.of(kept, delivered.rows), MatchSets.of(given_up, delivered.rows)
+                    if sets is dead:
+                        counts[list(limited), :, DEAD] = counts_between(own, bounds[:-1], bounds[1:])
+    counts[:, :, DELIVERED] -= counts[:, :, DEAD]
+    return MatchSets.of(kept, delivered.rows), MatchSets.of(dead, delivered.rows)
 
 
 # Planes.
@@ -546,7 +546,7 @@ class TopicFilters:
         delivered = self._delivered(matches, counts, received)
         return BlockResult(
             bit_maps,
-            *without_given_up(delivered, self._most_attempts, entries, counts),
+            *without_dead(delivered, self._most_attempts, entries, counts),
             distinct_match_sets(dropped, len(entries)),
             queue_ids,
             mask_of,

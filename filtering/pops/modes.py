@@ -30,7 +30,7 @@ from filtering.time_spans import BEGINNING, FOREVER
 
 Interval = tuple[int, int]
 """[from, to), ms."""
-Switch = tuple[int, bool]
+ModeChange = tuple[int, bool]
 """A time (ms), and whether the group pops from then on."""
 RETRY_MAX_TIMES = 16
 """How often a group's message is redelivered, if its configuration does not say (SubscriptionGroupConfig)."""
@@ -100,13 +100,14 @@ NO_POPS, NO_POP_GROUPS = Pops(), PopGroups()
 class PopModes:
     """When groups were first known to pop topics (ms), by group and topic: by the record, and by the configuration.
 
-    ``switched``: when groups were switched while they were online (ms), and whether they popped then. ``unordered``:
-    those of groups in order that the record of the last night has: remoting clients may pop such a group out of order.
+    ``mode_changes``: when groups were switched while they were online (ms), and whether they popped then.
+    ``unordered``: those of groups in order that the record of the last night has: remoting clients may pop such a group
+    out of order.
     """
 
     recorded: Mapping[GroupTopic, int] = field(default_factory=dict)
     configured: Mapping[GroupTopic, int] = field(default_factory=dict)
-    switched: Mapping[GroupTopic, Sequence[Switch]] = field(default_factory=dict)
+    mode_changes: Mapping[GroupTopic, Sequence[ModeChange]] = field(default_factory=dict)
     unordered: frozenset[GroupTopic] = frozenset()
 
     def are_written_down(self, broker: BrokerConfig, expects_record: bool = False) -> bool:
@@ -131,7 +132,7 @@ class PopModes:
         """The same, and what the configuration of a snapshot says, which was taken at ``at`` (ms)."""
         return replace(self, configured={**dict.fromkeys(groups.popping, at), **self.configured})
 
-    def with_switches(
+    def with_mode_changes(
         self,
         popped: Mapping[GroupTopic, Interval],
         rows: Mapping[GroupTopic, Sequence[SubscriptionRow]],
@@ -149,7 +150,7 @@ class PopModes:
         before, end = night
         known, asked = self._intervals(rows, events, before), _requests(events)
         asked = {key: at for key, at in asked.items() if before < at <= end}
-        switched = dict(self.switched)
+        mode_changes = dict(self.mode_changes)
         # Remoting clients that were switched back to pulls send heartbeats without a protocol.
         fixed = _said(event for event in events if event.protocol != REMOTING_POP)
         said = _said(event for event in events if event.protocol == REMOTING_POP)
@@ -171,25 +172,25 @@ class PopModes:
             if key in groups.pulling and (popped_before or key in popped):
                 marks.append((max(last, before) + 1, False))
             if marks:
-                switched[key] = (*self.switched.get(key, ()), *marks)
-        return replace(self, switched=switched)
+                mode_changes[key] = (*self.mode_changes.get(key, ()), *marks)
+        return replace(self, mode_changes=mode_changes)
 
     @property
     def text(self) -> str:
         """As JSON."""
         both = [[[*key, at] for key, at in sorted(known.items())] for known in (self.recorded, self.configured)]
-        switched = [[*key, switches] for key, switches in sorted(self.switched.items())]
-        return json.dumps([*both, switched, sorted(self.unordered)])
+        mode_changes = [[*key, changes] for key, changes in sorted(self.mode_changes.items())]
+        return json.dumps([*both, mode_changes, sorted(self.unordered)])
 
     @classmethod
     def from_text(cls, text: str) -> PopModes:
         """The reverse of ``text``."""
         known: list[Any] = json.loads(text)
-        recorded, configured, switched, unordered = [*known, [], []][:4]  # older ones have fewer
+        recorded, configured, mode_changes, unordered = [*known, [], []][:4]  # older ones have fewer
         return cls(
             {(group, topic): at for group, topic, at in recorded},
             {(group, topic): at for group, topic, at in configured},
-            {(group, topic): [(at, pops) for at, pops in marks] for group, topic, marks in switched},
+            {(group, topic): [(at, pops) for at, pops in marks] for group, topic, marks in mode_changes},
             frozenset((group, topic) for group, topic in unordered),
         )
 
@@ -232,25 +233,25 @@ class PopModes:
         known = {key: at for key, at in known.items() if at <= known_to}
         by_key = {}
         for key in said.keys() | known.keys():
-            marks, switches = said.get(key, []), self.switched.get(key, ())
+            marks, changes = said.get(key, []), self.mode_changes.get(key, ())
             since = known.get(key)
             if marks and marks[0][1]:
                 at, began = marks[0][0], BEGINNING
                 was_consuming = any(row.is_consuming and row.valid_from < at for row in rows.get(key, ()))
                 if since is not None and key in self.recorded and key in remoting and was_consuming:
                     began = min(since, at)
-                marks = sorted([(began, True), *marks[1:], *switches])
-            if not marks and switches and (switches[0][1] or since is None):
-                marks = [*switches]
+                marks = sorted([(began, True), *marks[1:], *changes])
+            if not marks and changes and (changes[0][1] or since is None):
+                marks = [*changes]
             elif since is not None and not any(time <= since and pops for time, pops in marks):
-                marks = sorted([*(marks or switches), (_start(rows.get(key, ()), since), True)])
+                marks = sorted([*(marks or changes), (_start(rows.get(key, ()), since), True)])
             by_key[key] = _intervals(marks)
         return {key: intervals for key, intervals in by_key.items() if intervals}
 
 
-def _said(events: Iterable[SubscriptionEvent]) -> dict[GroupTopic, list[Switch]]:
+def _said(events: Iterable[SubscriptionEvent]) -> dict[GroupTopic, list[ModeChange]]:
     """What the protocols of clients say."""
-    said: dict[GroupTopic, list[Switch]] = {}
+    said: dict[GroupTopic, list[ModeChange]] = {}
     for event in events:
         if event.protocol is not None and event.pops is not None:
             for subscription in event.subscriptions:

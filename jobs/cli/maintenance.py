@@ -68,9 +68,8 @@ from schemas.tables import (
 
 # The rows that a rebuild stores under other runs than the nights did, so that audits do not compare them.
 #
-# A rebuild repeats nights as wholes. It leaves no rows of the steps that prepared a night, and a message that a later
-# night read (its record had been damaged, or a message log grew in the middle) counts in the night of its place in the
-# log.
+# A rebuild repeats nights as wholes. It leaves no rows of single steps, and a message that a later night read (its
+# record had been damaged, or a message log grew in the middle) counts in the night of its place in the log.
 
 
 _MESSAGE_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS)
@@ -208,11 +207,11 @@ def _rebuild_broker(
     events = read_events(runner.warehouse, entries[0].broker_name)
     delivered = nights_of(entries)
     nights = list(past_nights(delivered, range(len(delivered)), changes))
-    prepared = BrokerState(entries).first_prepared
+    undelivered = BrokerState(entries).first_undelivered
     for table in DERIVED_TABLES:
-        if table is CONSUMER_OFFSETS and prepared is not None:
+        if table is CONSUMER_OFFSETS and undelivered is not None:
             # The committed offsets of a snapshot that only ingest has read are still needed.
-            changes.delete_rows(table, [within("run", below=prepared)])
+            changes.delete_rows(table, [within("run", below=undelivered)])
         else:
             changes.replace_rows(table, [])
     state = BrokerState((), events=events)
@@ -243,7 +242,7 @@ class Removed:
 def first_kept(entries: Sequence[LedgerEntry], keep_days: int) -> int:
     """The index of the first night that ended at most ``keep_days`` before the last one: of its first run.
 
-    A run that prepares a night has no end of its own.
+    A step before deliver has no end of its own.
     """
     limit = (entries[-1].as_of or 0) - keep_days * DAY
     first = next((i for i, entry in enumerate(entries) if entry.delivers and (entry.as_of or 0) >= limit), 0)

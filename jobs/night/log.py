@@ -423,8 +423,8 @@ class LogPlan:
     ``ranges``: new parts, in order. ``recovered_ranges``: earlier ranges that were damaged and changed since.
     ``recovered_bodies``: ranges of one message that was stored with a damaged body and has the right one now. ``cut``:
     the physical offset from which the log differs from the stored messages; 0 if it is another log. ``deleted``: the
-    bytes that the broker deleted before a night read them. ``unread``: the bytes before the first message of the first
-    night, which that night's copy of the log did not have, and which no night reads.
+    bytes that the broker deleted before a night read them. ``before_first``: the bytes before the first message of the
+    first night, which that night's copy of the log did not have, and which no night reads.
     """
 
     log: LogSegments
@@ -433,7 +433,7 @@ class LogPlan:
     recovered_bodies: Sequence[LogRange] = ()
     cut: int | None = None
     deleted: PhysicalRange | None = None
-    unread: PhysicalRange | None = None
+    before_first: PhysicalRange | None = None
 
     @property
     def size(self) -> int:
@@ -472,8 +472,10 @@ def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Wareh
     is_unchanged = so_far.unsettled is not None and unsettled(log, so_far.end) == so_far.unsettled
     if is_unchanged and log.record(so_far.end) is None:
         ranges = []  # the same damage as in the night before, and no new bytes
-    unread = (log.start, so_far.begin) if so_far.begin is not None and log.start < so_far.begin else None
-    return LogPlan(log, ranges, recovered.recovered_ranges(), recovered_bodies, deleted=deleted, unread=unread)
+    before_first = (log.start, so_far.begin) if so_far.begin is not None and log.start < so_far.begin else None
+    return LogPlan(
+        log, ranges, recovered.recovered_ranges(), recovered_bodies, deleted=deleted, before_first=before_first
+    )
 
 
 def _before(offset: int, parts: Sequence[LogRange]) -> Sequence[LogRange]:
@@ -534,10 +536,10 @@ def _merged(before: LogRange, after: LogRange) -> LogRange:
     return replace(before, stop=after.stop, ends_log=after.ends_log, seen=after.seen, followed_by=after.followed_by)
 
 
-def _with_data(snapshot: StoreSnapshot, read_to: int) -> LogSegments:
+def _with_data(snapshot: StoreSnapshot, ingested_to: int) -> LogSegments:
     """The segments up to the last one with data. Segments that were read completely are not searched for their end."""
     segments = snapshot.segments
-    ends = [segment.end if segment.end <= read_to else segment.data_end for segment in segments]
+    ends = [segment.end if segment.end <= ingested_to else segment.data_end for segment in segments]
     last = max((i for i, end in enumerate(ends) if end > segments[i].offset), default=0)
     return LogSegments(snapshot.storage, segments[: last + 1], ends[: last + 1])
 

@@ -113,7 +113,7 @@ from schemas.delta.table_rows import (
 from schemas.messages.stored_messages import PhysicalRange, StoredRange, stored_ranges
 from schemas.pops import POP_RECORDS, POPS
 from schemas.pull_windows import PULL_WINDOWS, late_window_rows, planned_windows, window_rows
-from schemas.run_ledger import LAST_STORED, LedgerEntry, earlier_configs, first_beyond, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, earlier_configs, first_beyond, unreplaced_runs
 from schemas.spark_tasks import Session
 from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, CURRENT_OFFSETS, DELIVERY_STATS, QUARANTINE, QUEUE_PROGRESS
 
@@ -424,14 +424,13 @@ def late_windows(
         filters = NightFilters(history, night.broker, pop_groups)
         night_rows = filtered(rows, [one_of("run", [night.run])])
         windows = planned_windows(night_rows, filters, began)
-        yield from _night_windows(windows, _read_to(nights[index - 1]) if index else None, _read_to(night))
-    yield from _night_windows([*tonight.online, *tonight.backlog], _read_to(nights[-1]) if nights else None, None)
+        yield from _night_windows(windows, _last_stored(nights[index - 1]) if index else None, _last_stored(night))
+    yield from _night_windows([*tonight.online, *tonight.backlog], _last_stored(nights[-1]) if nights else None, None)
 
 
-def _read_to(night: LedgerEntry) -> int | None:
+def _last_stored(night: LedgerEntry) -> int | None:
     """When the last message was stored that a night read (ms). What was stored until its end may be of the next one."""
-    last_stored = night.inputs.get(LAST_STORED)
-    return int(last_stored) if last_stored else night.as_of
+    return night.as_of if night.last_stored is None else night.last_stored
 
 
 def _night_windows(windows: Iterable[PullWindow], after: int | None, until: int | None) -> Iterator[PullWindow]:
@@ -619,7 +618,7 @@ class Night:
         writes_down = self.pop_modes.with_pops(first_popped, self.pop_groups).are_written_down(self.broker)
         if popped or self.pop_modes.may_pop(self._events):
             night = self._began, self.as_of
-            self.pop_modes = self.pop_modes.with_switches(
+            self.pop_modes = self.pop_modes.with_mode_changes(
                 popped, self._states, self._events, self.pop_groups, night, writes_down
             )
         self.pop_modes = self.pop_modes.with_pops(first_popped, self.pop_groups)
@@ -768,7 +767,7 @@ class Night:
 
     def _read_new(self, topics: Mapping[str, TopicWork]) -> TaskResult:
         begin = self.state.filtered_to
-        total = self._filter_prepared(topics, begin=begin)
+        total = self._make_entries(topics, begin=begin)
         if self.new.plan is not None:
             read = self._tasks.reader(self.new.plan, self._tables_of_log, topics)
             for result in read_ranges(self.new.plan, read, self.session):
@@ -827,7 +826,7 @@ class Night:
         return self._tasks.add(late)
 
     def _read_late(self, topics: Mapping[str, TopicWork]) -> TaskResult:
-        total = self._filter_prepared(topics, end=self.state.filtered_to)
+        total = self._make_entries(topics, end=self.state.filtered_to)
         total.add(self._tasks.read_again(self.new.recovered_ranges, self._tables_of_log, topics))
         # The offsets that these messages note are where the later ones left room for them.
         dispatch = replace(self._multi_dispatch(), queues={})
@@ -846,7 +845,7 @@ class Night:
         first, last = max(begin, self.new.stored[0]), min(end, self.new.stored[1])
         return (first, last) if first < last else None
 
-    def _filter_prepared(self, topics: Mapping[str, TopicWork], begin: int = 0, end: int = NO_END) -> TaskResult:
+    def _make_entries(self, topics: Mapping[str, TopicWork], begin: int = 0, end: int = NO_END) -> TaskResult:
         stored = self._stored(begin, end)
         if stored is None:
             return TaskResult()

@@ -253,10 +253,10 @@ def redo_instant(
         return None
     if events.late_from is not None and (given is None or given > events.late_from):
         rejected = file.rejected_lines if file is not None else []
-        unread = f" ({counted(len(rejected), 'entry', 'entries')} could not be read: {rejected[0]})" if rejected else ""
+        why = f" ({counted(len(rejected), 'entry', 'entries')} could not be read: {rejected[0]})" if rejected else ""
         raise UsageError(
             f"the subscriptions differ from those of earlier nights from {time_text(events.late_from)} on, which "
-            f"changes earlier deliveries: give the earlier subscriptions{unread}, or add --redo-from "
+            f"changes earlier deliveries: give the earlier subscriptions{why}, or add --redo-from "
             f"{events.late_from} to repeat the nights from then on"
         )
     changed = changed_switches(last.broker, broker.config)

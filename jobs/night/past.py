@@ -45,7 +45,6 @@ from schemas.run_ledger import (
     COMMITTED_AT,
     IN_DATABASE,
     IS_ESTIMATED,
-    LAST_STORED,
     NOT_COMMITTED,
     QUEUES,
     WATCHED_TO,
@@ -77,10 +76,10 @@ class BrokerState:
         return self.entries[-1] if self.entries else None
 
     @property
-    def first_prepared(self) -> str | None:
+    def first_undelivered(self) -> str | None:
         """The first run after the last one that delivered messages; None if there is none."""
-        prepared = takewhile(lambda entry: not entry.delivers, reversed(self.entries))
-        return min((entry.run for entry in prepared), default=None)
+        undelivered = takewhile(lambda entry: not entry.delivers, reversed(self.entries))
+        return min((entry.run for entry in undelivered), default=None)
 
     @cached_property
     def nights(self) -> Sequence[LedgerEntry]:
@@ -88,7 +87,7 @@ class BrokerState:
         return nights_of(unreplaced_runs(self.entries))
 
     def first_run(self, index: int) -> str:
-        """The first run of a night: the first step that prepared it, or its own run."""
+        """The first run of a night: that of its first step, or its own."""
         before = self.nights[index - 1].run if index else ""
         return next(entry.run for entry in unreplaced_runs(self.entries) if entry.run > before)
 
@@ -120,9 +119,9 @@ class BrokerState:
 
     @property
     def offsets(self) -> OffsetsSoFar:
-        read_to = self.last.inputs.get(LAST_STORED) if self.last else None
+        last_stored = self.last.last_stored if self.last else None
         log_start = self.nights[-1].log_start if self.nights else None
-        return OffsetsSoFar(self.as_of, self.topics, int(read_to) if read_to else None, self._began_at, log_start)
+        return OffsetsSoFar(self.as_of, self.topics, last_stored, self._began_at, log_start)
 
     @cached_property
     def _began_at(self) -> dict[tuple[str, int], int]:

@@ -30,13 +30,13 @@ class Repeat:
     """The nights to repeat.
 
     ``state``: the state before the first of them. ``rest``: where the stored messages are that the new night must
-    filter, too. ``prepared``: the entries of runs that prepare the new night; what they dispatched was removed.
+    filter, too. ``undelivered``: the entries of runs since the last night; what they dispatched was removed.
     """
 
     state: BrokerState
     nights: Sequence[PastNight] = ()
     rest: PhysicalRange | None = None
-    prepared: Sequence[LedgerEntry] = ()
+    undelivered: Sequence[LedgerEntry] = ()
 
 
 def plan_repeat(state: BrokerState, cut: int | None, redo_from: int | None, hooks: str, changes: Changes) -> Repeat:
@@ -70,27 +70,27 @@ def plan_repeat(state: BrokerState, cut: int | None, redo_from: int | None, hook
     before = read_state_before(changes.warehouse, entries, first_run)
     past = list(past_nights(nights, range(first, cut_at), changes))
     begin = _first_entry(first_run, changes)
-    rest, prepared = None, []
+    rest, undelivered = None, []
     if cut is not None:
         _cut_log(cut, changes)
         restore_pops(first_run, cut, changes)
         rest = filtered_to(nights[:cut_at]), cut
-    elif state.first_prepared is not None:
-        runs = (entry for entry in entries if entry.run >= state.first_prepared)
-        prepared = [replace(entry, dispatched_to=entry.delivered_to) for entry in runs]
-    _remove_derived(first_run, state.first_prepared if prepared else None, changes)
+    elif state.first_undelivered is not None:
+        runs = (entry for entry in entries if entry.run >= state.first_undelivered)
+        undelivered = [replace(entry, dispatched_to=entry.delivered_to) for entry in runs]
+    _remove_derived(first_run, state.first_undelivered if undelivered else None, changes)
     # Among the removed entries may be those of older messages, which these nights could read again.
     if past:
         past[0] = replace(past[0], stored=(min(begin, past[0].stored[0]), past[0].stored[1]))
     elif rest is not None:
         rest = min(begin, rest[0]), rest[1]
-    return Repeat(before, past, rest, prepared)
+    return Repeat(before, past, rest, undelivered)
 
 
-def _remove_derived(first_run: str, first_prepared: str | None, changes: Changes) -> None:
-    """Removes derived rows from a run on; committed offsets only up to ``first_prepared``: no night used later ones."""
+def _remove_derived(first_run: str, first_undelivered: str | None, changes: Changes) -> None:
+    """Removes derived rows from a run on; committed offsets only up to ``first_undelivered``: no night used others."""
     for table in DERIVED_TABLES:
-        removed = [within("run", first_run, first_prepared if table is CONSUMER_OFFSETS else None)]
+        removed = [within("run", first_run, first_undelivered if table is CONSUMER_OFFSETS else None)]
         changes.withdraw(table, removed)  # Nights without rows of a table may have some now.
         changes.delete_rows(table, removed)
 
@@ -198,11 +198,11 @@ def forget_undelivered(state: BrokerState, changes: Changes) -> None:
     if last is None or (last.delivered_to or 0) == (last.dispatched_to or 0):
         return
     for table in (CONSUMEQUEUE, QUEUE_PROGRESS):
-        changes.delete_rows(table, [within("run", state.first_prepared)])
+        changes.delete_rows(table, [within("run", state.first_undelivered)])
 
 
-def forget_prepared_offsets(state: BrokerState, changes: Changes) -> None:
+def forget_undelivered_offsets(state: BrokerState, changes: Changes) -> None:
     """Removes the committed offsets that ingest left for deliver: those of the night, or of a later snapshot, count."""
-    first = state.first_prepared
+    first = state.first_undelivered
     if first is not None:
         changes.delete_rows(CONSUMER_OFFSETS, [within("run", first)])

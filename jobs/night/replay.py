@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts
-from filtering.consumption.clients import ClientTags, by_client, disagreeing_states, tag_disagreements, undecided
+from filtering.consumption.clients import ClientTags, by_client, disagreeing_states, kept_by_some, tag_disagreements
 from filtering.consumption.offsets import BrokerOffsets, GroupNight
 from filtering.consumption.plan import NightPlan
 from filtering.delivery.message_filter import message_filters
@@ -93,7 +93,7 @@ def replay(
     ]
     windows = by_topic(replayed)
     changes_of_clients = [
-        undecided(each, clients[each.key]) for each in replayed if each.is_of_client and clients[each.key].undecided
+        kept_by_some(each, clients[each.key]) for each in replayed if each.is_of_client and clients[each.key].possible
     ]
     uncertain = by_topic(changes_of_clients)
     topics = works_by_topic(facts.broker, windows, uncertain)

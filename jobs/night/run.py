@@ -52,8 +52,8 @@ from jobs.night.past import BrokerState, PastNight, PastOffsets, read_state, van
 from jobs.night.repeat import (
     NewMessages,
     Repeat,
-    forget_prepared_offsets,
     forget_undelivered,
+    forget_undelivered_offsets,
     forget_unsettled,
     plan_repeat,
     stored_before,
@@ -127,9 +127,9 @@ def ledger_entry(
         log_start = plan.log.start
         inputs[NOT_COMMITTED] = vanished_text(state.topics, night.offsets.committed)
         inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
-        read_to = max((file.greatest["commitlog_offset"] for file in changes.files(COMMITLOG)), default=-1)
-        if ingested_to is not None and plan.ranges and plan.ranges[0].start <= read_to < ingested_to:
-            inputs[LAST_MESSAGE] = last_message(plan.log, read_to, ingested_to)
+        last_offset = max((file.greatest["commitlog_offset"] for file in changes.files(COMMITLOG)), default=-1)
+        if ingested_to is not None and plan.ranges and plan.ranges[0].start <= last_offset < ingested_to:
+            inputs[LAST_MESSAGE] = last_message(plan.log, last_offset, ingested_to)
         fingerprint = unsettled(plan.log, ingested_to) if ingested_to is not None else None
     return LedgerEntry(
         changes.run,
@@ -247,8 +247,8 @@ def log_remarks(
             f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before "
             "any night read them: their messages are in no table"
         )
-    if plan.unread is not None:
-        start, end = plan.unread
+    if plan.before_first is not None:
+        start, end = plan.before_first
         yield (
             "earlier-log: "
             f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads "
@@ -432,7 +432,7 @@ class NightRunner:
         known_queues = {**(state_before.last.read_queues if state_before.last else {}), **read_queues}
         offsets = replace(offsets, read_queues=known_queues, has_queue_ids=has_queue_ids)
         if Step.DELIVER in options.steps or inputs.snapshot is not None:
-            forget_prepared_offsets(state_before, changes)
+            forget_undelivered_offsets(state_before, changes)
         night = Night(
             broker=broker.config, state=state_before, events=events_until(events.events, as_of), offsets=offsets,
             new=new, changes=changes, expressions=self.expressions, session=self._spark, as_of=as_of,
@@ -519,7 +519,7 @@ class NightRunner:
                 before, is_given = continued.last.broker, broker.version_from == GIVEN
                 config = repeated_config(past.entry, before, broker.config, is_given)
             state = self.repeat_night(config, past, state, events, changes, hooks)
-        return replace(state, entries=[*state.entries, *repeat.prepared])
+        return replace(state, entries=[*state.entries, *repeat.undelivered])
 
     def repeat_night(
         self,

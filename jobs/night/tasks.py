@@ -518,7 +518,7 @@ class NightWriter:
         outcomes = {
             Outcome.DELIVERED: outcome.delivered,
             Outcome.DROPPED_BY_CLIENT: outcome.dropped_by_client,
-            Outcome.DEAD: outcome.given_up,
+            Outcome.DEAD: outcome.dead,
         }
         if work.hooks and entries.rows is not None:
             delivered, dropped = after_hooks(outcome.delivered, work.hooks, entries.rows)

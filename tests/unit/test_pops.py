@@ -143,7 +143,7 @@ def test_a_group_that_is_switched_while_it_is_online(
 ) -> None:
     events = [registered(100)]
     rows = {KEY: subscription_history(events, BrokerConfig())}
-    modes = PopModes().with_configuration(groups, night[1]).with_switches(popped, rows, events, groups, night)
+    modes = PopModes().with_configuration(groups, night[1]).with_mode_changes(popped, rows, events, groups, night)
     modes = PopModes.from_text(modes.with_pops({key: first for key, (first, _) in popped.items()}, groups).text)
     pops = modes.pops(rows, events, groups, BrokerConfig(), expects_record=True)
     assert pops.recorded.get(KEY, []) == expected

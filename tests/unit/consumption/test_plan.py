@@ -10,7 +10,6 @@ import pytest
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import disagreeing_states, tag_disagreements
 from filtering.consumption.group import (
-    AT_RESTART,
     ENTRY_DELAY,
     IN_ORDER,
     LEFT,
@@ -19,6 +18,7 @@ from filtering.consumption.group import (
     REQUEST_GAP,
     RETURNED,
     SETTINGS,
+    UNTIL_NEW_CLIENT,
     Position,
     first_pop,
     first_position,
@@ -141,7 +141,7 @@ def test_messages_stored_after_the_copy_of_the_log_are_pulled_as_in_their_night(
 ) -> None:
     """The last night ended at 1000, but its copy of the log at 500. Each message has offset 70 of 100."""
     change = [line.replace('"*"', '"paid"') for line in events]
-    so_far = replace(came_to(70, 70, as_of=1_000), read_to=500)
+    so_far = replace(came_to(70, 70, as_of=1_000), last_stored=500)
     made = plan(events_of(REGISTER % 0, *change), BrokerOffsets(), so_far)
     assert pulls(made, 501, 999, 1_000, 1_001, offset=70) == expected
 
@@ -309,7 +309,7 @@ def test_a_change_counts_after_the_last_request_with_the_former_subscription() -
     [
         ("remoting_pop", HOUR, HOUR + 20_000, NEXT_REQUEST),
         ("grpc_simple", HOUR - SETTINGS, HOUR, NEXT_REQUEST),
-        ("grpc_push", HOUR, 2 * HOUR, AT_RESTART),
+        ("grpc_push", HOUR, 2 * HOUR, UNTIL_NEW_CLIENT),
     ],
 )
 def test_what_a_registration_leaves_open(protocol: str, stored_from: int, stored_to: int, reason: str) -> None:
