@@ -355,6 +355,7 @@ IN_ORDER = "the group consumes in order: what waited for an acknowledgement was 
 LEFT = "the proxy held the last request of a SimpleConsumer that left: it may have taken this along"
 NOT_REGISTERED_YET = "requests of a SimpleConsumer carry another subscription up to 5 minutes before it is registered"
 CLIENTS_DIFFER = "clients of the group pop with different subscriptions, and the first that reads a message decides"
+KILLED = "the broker was killed, and went on at offsets that it had saved before: groups popped this twice"
 UNTIL_NEW_CLIENT = "a gRPC PushConsumer asks with its former subscription until it restarts or gets other queues"
 
 

@@ -64,6 +64,8 @@ COMMIT_DELAY = 30_000
 commits within 5 s, and the broker saves the offset within another 5 s."""
 SAVE_DELAY = 5_000
 """ms: the broker saves the offsets every 5 s (flushConsumerOffsetInterval). A client commits when it leaves."""
+FIRST_SAVE = 10_000
+"""ms: until a broker that has started saves the offsets for the first time (BrokerController)."""
 ORDER_SAVE_DELAY = 10_000
 """ms: the broker saves what groups in order popped last every 10 s (BrokerController)."""
 NEVER_AGAIN: Offsets = MappingProxyType({})
@@ -119,6 +121,17 @@ class BrokerOffsets:
 
         offsets = range(self.min_offset(topic, queue_id), NO_END)
         return offsets[bisect_left(offsets, True, key=is_since)]
+
+    def last_stored(self, topics: Iterable[str], until: int) -> int:
+        """When the last message of some topics before ``until`` (ms) was stored; 0: there is none."""
+        return max(
+            (
+                self.stored_at(topic, queue_id, self.first_since(topic, queue_id, until) - 1) or 0
+                for topic in topics
+                for queue_id in self.min_offsets.get(topic, ())
+            ),
+            default=0,
+        )
 
     def uncommitted(self, key: GroupTopic) -> Sequence[int]:
         """The queues with entries in which a group has no offset, though it has committed some in others of its topic.

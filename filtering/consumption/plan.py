@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
@@ -37,6 +37,7 @@ from filtering.consumption.clients import disagreeing_states, drop_differently, 
 from filtering.consumption.group import (
     CLIENTS_DIFFER,
     ENTRY_DELAY,
+    KILLED,
     NOT_REGISTERED_YET,
     SETTINGS,
     UNTIL_NEW_CLIENT,
@@ -52,7 +53,7 @@ from filtering.consumption.group import (
     protocol_before,
     timeline,
 )
-from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
+from filtering.consumption.offsets import FIRST_SAVE, BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainRange
 from filtering.frozen import frozen
 from filtering.names import retry_topics, subscribed_topic
@@ -255,8 +256,31 @@ class _NightPlanner:
             ]
             for change in either:
                 changes = _outside(changes, change.stored_from, change.stored_to)
-            changes = [replace(change, mode=ConsumeMode.POP) for change in (*changes, *either)]
+            again = self._popped_again(rows, filters)
+            changes = [replace(change, mode=ConsumeMode.POP) for change in (*changes, *either, *again)]
         return _with_seeming(changes, self._seeming.get(key, ()), filters, self._as_of)
+
+    def _popped_again(self, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Iterator[UncertainRange]:
+        """What a group popped in the seconds before the broker was killed in the night: it may have popped it twice."""
+        killed_at = self._killed_at
+        row = None if killed_at is None else state_at(rows, killed_at)
+        if killed_at is None or row is None or not filters.is_pulling(row):
+            return
+        begin = after_night(self._as_of, killed_at - FIRST_SAVE)
+        if begin <= killed_at:
+            matches = filters.at(row, killed_at).delivered
+            yield UncertainRange(
+                *row.key, FALSE, matches, begin, killed_at + 1, changed_at=row.valid_from, reason=KILLED
+            )
+
+    @cached_property
+    def _killed_at(self) -> int | None:
+        """When the broker was killed in the night (ms), at the earliest: when the last message was stored."""
+        restarted_at, offsets = self._pop_groups.restarted_at, self._broker_offsets
+        if restarted_at is None or not (self._as_of or 0) < restarted_at <= (offsets.taken_at or 0):
+            return None
+        topics = {topic for key in self._pops.planned for topic in (key[1], *retry_topics(*key))}
+        return offsets.last_stored(topics, restarted_at)
 
     def _shared_queues(self) -> tuple[Mapping[GroupTopic, Set[int]], Mapping[GroupTopic, int]]:
         """``allocated`` and ``assumed`` of the plan."""

@@ -38,12 +38,13 @@ RETRY_MAX_TIMES = 16
 
 @frozen
 class PopGroups:
-    """From config/messageRequestMode.json and config/subscriptionGroup.json.
+    """From config/messageRequestMode.json, config/subscriptionGroup.json and abort.bak.
 
     ``popping``: remoting groups that were switched to POP, by topic. ``retry_max_times``: by group, where it is not
     RETRY_MAX_TIMES. ``in_order``: groups with consumeMessageOrderly, whose pops in order the broker does not write
     down. ``pulling``: groups that were switched back to pulls, by topic. ``handed_out`` is from
     config/consumerOrderInfo.json: of groups in order, by queue id, the offset after the last message that they popped.
+    ``restarted_at``: when the broker started after it had been killed (ms); None: it was not.
     """
 
     popping: frozenset[GroupTopic] = frozenset()
@@ -51,6 +52,7 @@ class PopGroups:
     in_order: frozenset[str] = frozenset()
     pulling: frozenset[GroupTopic] = frozenset()
     handed_out: Mapping[GroupTopic, Offsets] = field(default_factory=dict)
+    restarted_at: int | None = None
 
     def most_attempts(self, consumer_group: str) -> int:
         """How often the group's clients get a message. The proxy moves it to the dead letter queue at the next pop.
@@ -65,7 +67,8 @@ class PopGroups:
         modes = {"popping": sorted(self.popping), "pulling": sorted(self.pulling)}
         handed_out = [[*key, sorted(offsets.items())] for key, offsets in sorted(self.handed_out.items())]
         more = {
-            "retry_max_times": dict(self.retry_max_times), "in_order": sorted(self.in_order), "handed_out": handed_out
+            "retry_max_times": dict(self.retry_max_times), "in_order": sorted(self.in_order), "handed_out": handed_out,
+            "restarted_at": self.restarted_at,
         }  # fmt: skip
         return json.dumps(modes | more)
 
@@ -77,7 +80,8 @@ class PopGroups:
             frozenset((group, topic) for group, topic in values.get(name, ())) for name in ("popping", "pulling")
         )
         handed_out = {(group, topic): dict(offsets) for group, topic, offsets in values.get("handed_out", ())}
-        return cls(popping, values["retry_max_times"], frozenset(values["in_order"]), pulling, handed_out)
+        in_order, restarted_at = frozenset(values["in_order"]), values.get("restarted_at")
+        return cls(popping, values["retry_max_times"], in_order, pulling, handed_out, restarted_at)
 
 
 @frozen

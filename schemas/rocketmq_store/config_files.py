@@ -44,6 +44,8 @@ OFFSETS, TOPICS, GROUPS = "config/consumerOffset.json", "config/topics.json", "c
 """The files that a broker may keep in databases instead."""
 REQUEST_MODES = "config/messageRequestMode.json"
 ORDER_INFO = "config/consumerOrderInfo.json"
+ABORT_BEFORE = "abort.bak"
+"""What the file ``abort`` held when the broker started: the killed process, or nothing (MixAll.string2File)."""
 LMQ_OFFSETS = "config/lmqConsumerOffset.json"
 """Where a broker with enableLmq saves the offsets instead, of all groups and topics (LmqConsumerOffsetManager)."""
 VERSION_2, UNIFIED, SEPARATE = "config/rdb", "config/metadata", "config/consumerOffsets"
@@ -249,7 +251,14 @@ def read_pop_groups(storage: Storage) -> PopGroups:
         frozenset(group for group, config in configs.items() if config.get("consumeMessageOrderly") is True),
         frozenset(key for key, mode in modes.items() if mode == ConsumeMode.PULL),
         _handed_out_in_order(storage),
+        _restarted_at(storage),
     )
+
+
+def _restarted_at(storage: Storage) -> int | None:
+    """``restarted_at`` of PopGroups. A copy that does not keep the times of files has a later one."""
+    (abort,) = storage.file_system.get_file_info([ABORT_BEFORE])
+    return abort.mtime_ns // 1_000_000 if abort.size else None
 
 
 def _handed_out_in_order(storage: Storage) -> dict[GroupTopic, dict[int, int]]:

@@ -7,6 +7,7 @@ of the second one has no filter bit map, and other names of retry topics.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import statistics
@@ -894,4 +895,30 @@ def test_the_record_is_judged_by_the_messages_that_a_new_queue_had_then(broker: 
     pop(broker, "g", 11, start=0)
     broker.night([registered(BEFORE, "A")])
     assert outcomes(broker) == [(offset, "DELIVERED") for offset in (10, 11, 11, 12)]
+    assert broker.failed_audits() == []
+
+
+@pytest.mark.parametrize(("abort_before", "uncertain"), [("4711", 11), ("", 0)], ids=["killed", "stopped"])
+def test_what_groups_popped_in_the_seconds_before_a_kill_may_have_come_twice(
+    broker: GrowingBroker, abort_before: str, uncertain: int
+) -> None:
+    """The broker keeps pops in a database. It goes on at the offsets that it saved up to 10 s before it was killed."""
+    with (broker.folder / "broker.conf").open("a") as config:
+        config.write("popConsumerKVServiceEnable=true\n")
+    broker.log.append(20)
+    restarted_at = broker.log.time / 1000 + 60
+    broker.log.time += 120_000
+    broker.log.append(10)
+    save(broker, g=30)
+    file = broker.folder / "store" / "abort.bak"
+    file.write_text(abort_before)
+    os.utime(file, (restarted_at, restarted_at))
+    events = [registered(BEFORE, "*")]
+    for _ in range(2):  # the same start shows in the next night, too
+        broker.night(events)
+        assert uncertain_messages(broker) == uncertain
+        broker.log.append(10)
+        save(broker, g=40)
+    broker.night(events, "--redo-from", "0")
+    assert uncertain_messages(broker) == uncertain
     assert broker.failed_audits() == []
