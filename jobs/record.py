@@ -6,13 +6,16 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 from schemas.errors import UsageError, printable, time_text
+
+if TYPE_CHECKING:
+    from schemas.recording import Recorder
 
 EXAMPLES = (
     "--namesrv 10.0.0.5:9876 --output /data/recorded   # all brokers of the cluster, until it is stopped",
@@ -37,7 +40,8 @@ def parser() -> Parser:
         type=_seconds,
         default=10.0,
         metavar="SECONDS",
-        help="time between two looks at a broker; default: 10",
+        help="the longest time between two looks at a broker; they are down to a second apart, as long as they cost it "
+        "at most 1 %% of a core; default: 10",
     )
     options.add_name_server(parser, "all brokers that it lists are recorded")
     return parser
@@ -65,19 +69,19 @@ def main(arguments: list[str]) -> None:
     with locked(args.output):
         recorder = Recorder(args.output, brokers, args.namesrv or (), args.interval, credentials)
         try:
-            _watch(recorder.look, args.interval)
+            _watch(recorder)
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
         finally:
             recorder.close()
 
 
-def _watch(look: Callable[[], Iterator[tuple[str, int | str]]], interval: float) -> None:
-    """Looks every ``interval`` seconds, for ever. Says when a broker answers first, fails, and answers again."""
+def _watch(recorder: Recorder) -> None:
+    """Looks for ever. Says when a broker answers first, fails, and answers again."""
     failing: dict[str, str | None] = {}
     while True:
-        due = time.monotonic() + interval
-        for name, result in look():
+        began = time.monotonic()
+        for name, result in recorder.look():
             error = result if isinstance(result, str) else None
             if failing.get(name, "") != error:
                 failing[name] = error
@@ -85,7 +89,7 @@ def _watch(look: Callable[[], Iterator[tuple[str, int | str]]], interval: float)
                 print(
                     f"{time_text(time.time_ns() // 1_000_000)} {printable(name)}: {text}", file=sys.stderr, flush=True
                 )
-        time.sleep(max(0.0, due - time.monotonic()))
+        time.sleep(max(0.0, began + recorder.pause - time.monotonic()))
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

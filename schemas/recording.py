@@ -29,6 +29,7 @@ from filtering.rocketmq_version import RocketMQVersion
 from filtering.subscription_data import SQL92, ConsumerGroupInfo, expression_type, filter_of
 from filtering.subscriptions.events import (
     NOT_WATCHED,
+    GroupTopic,
     SubscriptionEvent,
     consume_from_value,
     event_line,
@@ -42,6 +43,10 @@ from schemas.remoting import Connection, Credentials, RemotingError, masters, re
 EVENTS, OFFSETS, CONFIG, STATE = "subscription_events.jsonl", "offsets.jsonl", "broker.conf", "state.json"
 MISSED_LOOKS = 3
 """After this many intervals without a look, the time is recorded as one in which nobody watched."""
+LEAST_PAUSE = 1_000
+"""ms from one look to the next, if the interval is not less."""
+PAUSES = 100
+"""The pause after a look is this many times as long as the broker took to answer: at most 1 % of a core of it."""
 
 
 def _now() -> int:
@@ -52,7 +57,8 @@ def _now() -> int:
 class _State:
     """What was seen last. ``begin``: when that look began (ms; None: there was none). ``lengths``: of the files.
 
-    ``left``: by group, the topics that it has left, and not come back to.
+    ``left``: by group, the topics that it has left, and not come back to. ``moved``: the groups and topics with offsets
+    that moved, and are not in the file yet. ``wrote_at``: when offsets were last written (ms).
     """
 
     begin: int | None = None
@@ -61,6 +67,8 @@ class _State:
     registered: dict[str, ConsumerGroupInfo] = field(default_factory=dict)
     committed: Committed = field(default_factory=dict)
     left: dict[str, list[str]] = field(default_factory=dict)
+    moved: set[GroupTopic] = field(default_factory=set)
+    wrote_at: int = 0
     lengths: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -75,6 +83,8 @@ class _State:
                 "registered": {name: list(info.subscriptions.values()) for name, info in self.registered.items()},
                 "committed": committed,
                 "left": self.left,
+                "moved": sorted(self.moved),
+                "wrote_at": self.wrote_at,
             }
         )
 
@@ -95,6 +105,8 @@ class _State:
                 for group, topic, queues in row["committed"]
             },
             row.get("left", {}),
+            {(group, topic) for group, topic in row.get("moved", ())},
+            row.get("wrote_at", 0),
             row["lengths"],
         )
 
@@ -115,7 +127,7 @@ def _group_of_row(row: dict[str, Any]) -> WatchedGroup:
 
 
 class BrokerRecorder:
-    """Records one broker into ``folder``, its own. ``interval``: seconds between two looks.
+    """Records one broker into ``folder``, its own. ``interval``: the most seconds between two looks.
 
     It goes on where the folder ends.
     """
@@ -125,6 +137,7 @@ class BrokerRecorder:
         self.broker = broker
         self._interval = interval
         self._now = now
+        self._answered_in = 0
         self._is_new_connection = True
         self._state = _State()
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,6 +160,11 @@ class BrokerRecorder:
             self._is_new_connection = True
             raise
 
+    @property
+    def pause(self) -> float:
+        """Seconds from the beginning of the last look to that of the next one, so that it costs the broker little."""
+        return min(self._interval, max(PAUSES * self._answered_in, LEAST_PAUSE) / 1000)
+
     def _look(self) -> int:
         last = self._state
         begin = self._now()
@@ -155,6 +173,7 @@ class BrokerRecorder:
         groups = self.broker.online(self.broker.groups())
         committed = self.broker.committed()
         end = max(self._now(), begin)
+        self._answered_in = end - begin
         look = Look(begin, end, last.begin)
         groups = {name: self._asked(name, group, look, committed) for name, group in groups.items()}
         lines = []
@@ -205,19 +224,25 @@ class BrokerRecorder:
         return replace(group, clients=clients, born=born)
 
     def _write(self, lines: Sequence[str], look: Look, committed: Committed, config: str, state: _State) -> None:
+        """Writes what a look has seen. Offsets that only moved are written once in an interval."""
         before = self._state.committed
-        moved = [
-            json.dumps({"at": look.end, "group": group, "topic": topic, "offsets": queues}, ensure_ascii=False)
-            for (group, topic), queues in committed.items()
-            if before.get((group, topic)) != queues
-        ]
+        moved = {key for key, queues in committed.items() if before.get(key) != queues} | state.moved
+        offsets: list[str] = []
+        if look.end - state.wrote_at >= self._interval * 1000:
+            offsets = [
+                json.dumps({"at": look.end, "group": group, "topic": topic, "offsets": queues}, ensure_ascii=False)
+                for (group, topic), queues in committed.items()
+                if (group, topic) in moved
+            ]
+            state = replace(state, wrote_at=look.end)
+            moved = set()
         lengths = {}
-        for name, new in ((EVENTS, lines), (OFFSETS, moved)):
+        for name, new in ((EVENTS, lines), (OFFSETS, offsets)):
             lengths[name] = self._append(name, "".join(f"{line}\n" for line in new).encode())
         path = self.folder / CONFIG
         if not path.exists() or path.read_text(encoding="utf-8") != config:
             _replace(path, config)
-        self._state = replace(state, committed=committed, lengths=lengths)
+        self._state = replace(state, committed=committed, moved=moved, lengths=lengths)
         _replace(self.folder / STATE, self._state.text())
 
     def _append(self, name: str, lines: bytes) -> int:
@@ -289,6 +314,11 @@ class Recorder:
                 yield name, recorder.look()
             except (OSError, RemotingError) as error:
                 yield name, reason(error)
+
+    @property
+    def pause(self) -> float:
+        """Seconds from the beginning of the last look to that of the next one: those of the slowest broker."""
+        return max((recorder.pause for recorder in self._brokers.values()), default=self._interval)
 
     def _add(self, name: str, broker: LiveBroker) -> None:
         if name in ("", ".", "..") or "/" in name:

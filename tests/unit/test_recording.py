@@ -15,7 +15,8 @@ import pytest
 from filtering.subscription_data import ConsumerGroupInfo, Subscription, new_subscription
 from filtering.subscriptions.watch import Look, WatchedClient, WatchedGroup, changes
 from schemas.errors import UsageError
-from schemas.recording import Recorder, locked, recorded_brokers
+from schemas.live_broker import LiveBroker
+from schemas.recording import BrokerRecorder, Recorder, locked, recorded_brokers
 from schemas.remoting import Connection, Credentials, ReadRequest, RemotingError, Request, Response, decode, encode
 from tests.remoting_server import FRAMES, Answers
 
@@ -125,6 +126,34 @@ def test_a_later_recorder_goes_on(broker: Answers, tmp_path: Path) -> None:
     assert (gap["op"], gap["since"] <= left["since"]) == ("not_watched", True)
     assert (left["op"], left["client_id"]) == ("unregister", "127.0.0.1@c1")
     assert left["offsets"]["Orders"] == {"0": 3, "1": 3}
+
+
+@pytest.mark.parametrize(("answered_in", "pause"), [(3, 1.0), (40, 4.0), (300, 10.0)])
+def test_a_broker_that_answers_soon_is_looked_at_more_often(
+    broker: Answers, tmp_path: Path, answered_in: int, pause: float
+) -> None:
+    recorder = BrokerRecorder(tmp_path, LiveBroker(Connection(broker.address)), 10, iter([0, answered_in]).__next__)
+    recorder.look()
+    recorder.broker.connection.close()
+    assert recorder.pause == pause
+
+
+def test_offsets_are_written_once_in_an_interval(broker: Answers, tmp_path: Path) -> None:
+    """Those that moved in between are not lost."""
+
+    def written(at: int, offset: int) -> list[tuple[int, int]]:
+        body = {"offsetTable": {"Orders@cg": {"0": offset}}}
+        broker.changed["GET_ALL_CONSUMER_OFFSET", None] = json.dumps(body).encode()
+        recorder = BrokerRecorder(tmp_path, LiveBroker(Connection(broker.address)), 10, lambda: at)
+        recorder.look()
+        recorder.broker.connection.close()
+        rows = [json.loads(line) for line in (tmp_path / "offsets.jsonl").read_text().splitlines()]
+        return [(row["at"], row["offsets"]["0"]) for row in rows]
+
+    assert written(20_000, 3) == [(20_000, 3)]
+    assert written(21_000, 4) == [(20_000, 3)]
+    assert written(29_999, 4) == [(20_000, 3)]
+    assert written(30_000, 4) == [(20_000, 3), (30_000, 4)]
 
 
 def test_a_file_of_offsets_that_was_taken_away_begins_again(broker: Answers, tmp_path: Path) -> None:
