@@ -47,7 +47,8 @@ from answers.messages import (
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.consumption.broadcasting import OWN_OFFSETS, clients_away, clients_that_pulled
 from filtering.consumption.clients import ClientChecks, dropping_clients
-from filtering.consumption.group import (
+from filtering.consumption.group import StartReason
+from filtering.consumption.uncertainty import (
     BEGAN_AT_END,
     COMMITTED_AWAY,
     DELETED,
@@ -55,7 +56,6 @@ from filtering.consumption.group import (
     IN_FLIGHT,
     LEFT_PULL,
     NOT_WATCHED,
-    StartReason,
 )
 from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery.block_schema import Outcome

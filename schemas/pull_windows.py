@@ -29,8 +29,8 @@ from schemas.delta.table import Table, column
 from schemas.delta.table_rows import sorted_by
 
 if TYPE_CHECKING:
-    from filtering.consumption.group import NightFilters
     from filtering.consumption.plan import NightPlan
+    from filtering.delivery.message_filter import NightFilters
 
 FILTERING = (WindowKind.ONLINE, WindowKind.BACKLOG, WindowKind.RESET)
 """The kinds of the windows that a night planned to filter messages with."""

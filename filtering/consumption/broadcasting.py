@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from filtering.consumption.group import FIRST_START, RETURNED, FiltersInForce, StartReason
+from filtering.consumption.group import FIRST_START, RETURNED, StartReason
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
+from filtering.delivery.message_filter import FiltersInForce
 from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow, UncertainRange, WindowKind
 from filtering.frozen import frozen
 from filtering.predicate import FALSE

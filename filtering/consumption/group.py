@@ -18,7 +18,8 @@ The class at the end, GroupNightPlan, takes the steps of the night in order and 
    pulled from there, under the subscription then in force.
 6. A subscription may change while the broker holds a pull. The broker answers it by the new subscription, with what
    waits in the queue. If the old one was a list of tags, the client then drops what has other tags. If the pull brought
-   its own subscription, this one counts until the pull ends. Such messages are uncertain (:func:`uncertain_ranges`).
+   its own subscription, this one counts until the pull ends. Such messages are uncertain: where a step leaves some, the
+   plan tells GroupUncertainty (:mod:`filtering.consumption.uncertainty`), which changes no window.
 
 A group that pops is planned alike, if the broker does not write down what it pops. What differs is in its states
 (SubscriptionRow.pops): each request brings the subscription, no bit map counts, and nothing refuses SQL92; it begins at
@@ -27,20 +28,17 @@ next request (:func:`uncertain_request`); and its retry topics are filtered by t
 
 The result: windows, what is lost or uncertain, and how far the group's deliveries are decided (GroupNight).
 Sources: RebalancePushImpl.computePullFromWhereWithException, RebalanceImpl, AllocateMessageQueueAveragely,
-ConsumerManageProcessor, PullMessageProcessor, PullRequestHoldService, PullAPIWrapper, PopMessageProcessor,
-PopLongPollingService.
+ConsumerManageProcessor, PullMessageProcessor, PopMessageProcessor.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from typing import NamedTuple
 
-from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import ClientTags, by_client, by_time, kept_by_some, read_from, unread
 from filtering.consumption.offsets import (
     COMMIT_DELAY,
@@ -51,11 +49,25 @@ from filtering.consumption.offsets import (
     Offsets,
     OffsetsSoFar,
     QueueRestart,
+    after_night,
     physical_ranges_at,
 )
-from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
+from filtering.consumption.uncertainty import (
+    BEGAN_AT_END,
+    CLIENT_RESET,
+    COMMITTED_AWAY,
+    DELETED,
+    FIRST_PULL,
+    IN_ORDER,
+    GroupUncertainty,
+    deleted_tonight,
+    protocol_before,
+    uncertain_ranges,
+    uncertain_request,
+    uncertain_reset,
+)
+from filtering.delivery.message_filter import FiltersInForce
 from filtering.delivery.pull_window import (
-    EVERYWHERE,
     NO_END,
     ConsumeMode,
     OffsetRange,
@@ -64,20 +76,15 @@ from filtering.delivery.pull_window import (
     WindowKind,
 )
 from filtering.frozen import frozen
-from filtering.names import RETRY_TOPIC_PREFIX, subscribed_topic
-from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
-from filtering.predicate import FALSE, TRUE, And, Or, Predicate
-from filtering.pulls import is_pulling
-from filtering.subscription_data import is_tag_type
+from filtering.names import RETRY_TOPIC_PREFIX
+from filtering.predicate import FALSE, TRUE, Predicate
 from filtering.subscriptions.events import (
     GRPC_SIMPLE,
     ConsumeFrom,
     ConsumeStart,
     GroupTopic,
-    Operation,
     SubscriptionEvent,
 )
-from filtering.subscriptions.history import in_force_at
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, FOREVER
 
@@ -290,136 +297,6 @@ class GroupStart:
         return first_pop(*asked, self.from_first_message) if self.pops else first_position(*asked)
 
 
-# Changes of a subscription beside a held pull or an offset reset. Reasons are stored: their texts stay.
-
-
-HELD_MESSAGES = 5_000
-"""ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
-DELETED = "the broker deleted it before the group pulled it"
-DELETED_TONIGHT = (
-    "the broker deleted it, before the group came back or after it had pulled it: they came in the same night"
-)
-DISAGREE = "two clients of the group seem to disagree"
-CLIENT_RESET = 20_000
-"""ms: the clients of brokers before 5.2.0 stop at an offset reset, wait 10 s, and go on at their next rebalancing."""
-RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
-NOT_WATCHED = "what the group subscribed to was not seen"
-LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
-IN_FLIGHT = "the group left, and may have received what it had not committed: that comes again"
-COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
-HELD_IN_OLD_QUEUE = "the queue began again while the broker may have held a pull of the old one, which ends behind it"
-COMMIT_INTERVAL = 5_000
-"""ms: how often a client commits (persistConsumerOffsetInterval). One that dies does not commit when it leaves."""
-MAX_SPAN = 2_000
-"""A client pulls no more of a queue while its messages in work span so many (consumeConcurrentlyMaxSpan)."""
-HELD_PULL_MS = 20_000
-"""ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
-NOT_PULLED = 1_000
-"""ms: a message that was stored so long before a change may be pulled after it; 187 ms were seen under load."""
-FIRST_PULL = 2_000
-"""ms: until a client that has just registered has asked for the end of its queues; 0.8 s were seen."""
-BEGAN_AT_END = "the group began at the end of the queue, some time after it was registered"
-
-
-def uncertain_ranges(
-    before: SubscriptionRow, old: MessageFilter, new: MessageFilter, at: int
-) -> Iterator[UncertainRange]:
-    """The messages that may have met the other subscription when it changed at ``at`` (ms): those of a held pull, and
-    those that were not pulled yet.
-
-    ``old`` is the filter of the subscription ``before``, ``new`` that of the changed one.
-    """
-    was, matches = old.delivered, new.delivered
-    if was == matches:
-        return
-    if before.sent_with_pull:
-        asked = old.expression if old.tags is TRUE else old.tags
-        yield UncertainRange(*before.key, was, matches, at, at + HELD_PULL_MS, asked, at)
-    elif old.client_tags is not TRUE and old.client_tags != new.client_tags:
-        both = And((matches, old.client_tags))
-        yield UncertainRange(*before.key, both, matches, at, at + HELD_PULL_MS, old.tags, at)
-    if not is_tag_type(before.expression_type) and not before.sent_with_pull:
-        yield UncertainRange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
-    else:
-        yield UncertainRange(*before.key, was, matches, at - NOT_PULLED, at, changed_at=at)
-
-
-REQUEST_GAP = 2_000
-"""ms: between two requests of a client that pops, while it consumes; 1 ms to 1.7 s were seen."""
-SETTINGS = 300_000
-"""ms: how often a gRPC client sends its settings, which register its subscriptions."""
-ENTRY_DELAY = 100
-"""ms: until a stored message has its consume queue entry, and a pop can read it; 13 ms were seen."""
-NEXT_REQUEST = "requests of the group may have carried the former subscription, or this one already"
-IN_ORDER = "the group consumes in order: what waited for an acknowledgement was popped with the new subscription"
-LEFT = "the proxy held the last request of a SimpleConsumer that left: it may have taken this along"
-NOT_REGISTERED_YET = "requests of a SimpleConsumer carry another subscription up to 5 minutes before it is registered"
-CLIENTS_DIFFER = "clients of the group pop with different subscriptions, and the first that reads a message decides"
-KILLED = "the broker was killed, and went on at offsets that it had saved before: groups popped this twice"
-UNTIL_NEW_CLIENT = "a gRPC PushConsumer asks with its former subscription until it restarts or gets other queues"
-
-
-def protocol_before(events: Mapping[int, SubscriptionEvent], at: int) -> str | None:
-    """How the clients of a group consumed before ``at`` (ms), as far as ``events`` by their times (ms) say it."""
-    said = [event.protocol for time, event in events.items() if time < at]
-    return next(filter(None, reversed(said)), None)
-
-
-def uncertain_request(
-    old: MessageFilter, new: MessageFilter, at: int, event: SubscriptionEvent | None
-) -> UncertainRange | None:
-    """Messages that a request with the ``old`` filter read, or one with the ``new`` filter: it is not known which.
-
-    The subscription of a group that pops changed at ``at`` (ms) by ``event``. None if there are none. If it is known
-    when a request carried the former one for the last time, that read what was in the queue then.
-    """
-    was, matches = old.delivered, new.delivered
-    if was == matches:
-        return None
-    begin, end = at, at + HELD_PULL_MS
-    if event is not None and event.operation is Operation.POP_SUBSCRIPTION:
-        if event.other_until is not None:
-            begin, end = event.other_until - ENTRY_DELAY, event.other_until + 1
-        else:
-            begin, end = at - REQUEST_GAP, at
-    elif event is not None and event.protocol == GRPC_SIMPLE:
-        begin, end = at - SETTINGS, at
-    return UncertainRange(*old.key, was, matches, begin, end, changed_at=at, reason=NEXT_REQUEST)
-
-
-def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> UncertainRange | None:
-    """The messages of the ``window`` after a reset by clients of which it is not known whether they met its filter.
-
-    ``changed``: the filter that replaced it within CLIENT_RESET; None if the group left. None if none may.
-    """
-    matches = window.message_filter.delivered
-    after = FALSE if changed is None else changed.delivered
-    return None if matches == after else UncertainRange.in_window(window, matches, after, RESET_BY_CLIENTS)
-
-
-def deleted_tonight(lost: PullWindow, log_start: int) -> UncertainRange:
-    """The messages of ``lost`` that the broker still had at the end of the last night, when the log began at
-    ``log_start``: it may have deleted them after the group had come back and pulled them.
-    """
-    ranges = {queue_id: lost.physical_ranges.get(queue_id, EVERYWHERE) for queue_id in lost.offsets}
-    there = {queue_id: (max(begin, log_start), end) for queue_id, (begin, end) in ranges.items()}
-    window = replace(lost, physical_ranges=there)
-    return UncertainRange.in_window(window, FALSE, lost.message_filter.delivered, DELETED_TONIGHT)
-
-
-def matched_by_some(
-    filters: Sequence[MessageFilter], stored_from: int, stored_to: int, changed_at: int, reason: str = DISAGREE
-) -> UncertainRange:
-    """The messages stored in [``stored_from``, ``stored_to``) (ms) that only some of the filters of a group match.
-
-    ``changed_at``: when the second of them replaced the first (ms).
-    """
-    matches = tuple(message_filter.delivered for message_filter in filters)
-    return UncertainRange(
-        *filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at, reason=reason
-    )
-
-
 # Committed offsets when the night ends.
 
 
@@ -495,69 +372,6 @@ class GroupCommits:
         """By queue id, how far pops have read, of offsets that are ``committed``."""
         handed_out = self.start.handed_out
         return {queue_id: max(offset, handed_out.get(queue_id, 0)) for queue_id, offset in committed.items()}
-
-
-# Message filters.
-
-
-class FiltersInForce:
-    """The message filters of one group, from all states (``rows``) of its subscriptions.
-
-    ``most_attempts``: how often it gets a message that it pops.
-    """
-
-    def __init__(
-        self, rows: Sequence[SubscriptionRow], config: BrokerConfig, most_attempts: int = RETRY_MAX_TIMES + 1
-    ) -> None:
-        self._rows = rows
-        self._config = config
-        self._most_attempts = most_attempts
-
-    @property
-    def are_reset_by_clients(self) -> bool:
-        """Whether the clients of a group that is online reset its offsets, some time after the command."""
-        return not self._config.version.resets_offsets_itself
-
-    def is_pulling(self, row: SubscriptionRow) -> bool:
-        """Whether the group is online with this subscription, and the broker accepts its pulls."""
-        return is_pulling(row, self._config)
-
-    def at(self, row: SubscriptionRow, instant: int) -> MessageFilter:
-        """The filter of a subscription that is pulling at an instant (ms)."""
-        others = in_force_at(self._rows, instant) if reads_others(row, self._config) else ()
-        own_filter = message_filter(row, others, self._config, self._most_attempts)
-        assert own_filter is not None
-        return own_filter
-
-    def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter]]:
-        """The filters of a subscription in [``begin``, ``end``) (ms), each with its part of that interval."""
-        cuts = [begin, end]
-        if reads_others(row, self._config):
-            cuts[1:1] = sorted({other.valid_from for other in self._rows if begin < other.valid_from < end})
-        for start, stop in pairwise(cuts):
-            yield start, stop, self.at(row, max(start, row.valid_from))
-
-
-class NightFilters:
-    """The message filters of all groups in a night, from its history of subscriptions and its configuration."""
-
-    def __init__(self, history: Iterable[SubscriptionRow], config: BrokerConfig, pop_groups: PopGroups) -> None:
-        self._rows: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
-        for row in history:
-            self._rows[row.consumer_group].append(row)
-        self._filters = {
-            group: FiltersInForce(rows, config, pop_groups.most_attempts(group)) for group, rows in self._rows.items()
-        }
-
-    def at(self, key: GroupTopic, valid_from: int, instant: int, pops: bool = False) -> MessageFilter:
-        """The filter at an instant (ms) of the subscription of a group and topic that is in force since then (ms).
-
-        ``pops``: that of a request which pops the topic, which may be a retry topic.
-        """
-        group, topic = key
-        subscribed = subscribed_topic(group, topic) if pops else topic
-        row = next(row for row in in_force_at(self._rows[group], valid_from) if row.topic == subscribed)
-        return self._filters[group].at(replace(row, topic=topic, pops=pops), instant)
 
 
 # Queues that no client reads.
@@ -650,20 +464,25 @@ class PlannedWindows:
 
     The group pulls since ``at`` (ms) without a break or a reset. ``moved``: the queues that it pulls from another
     offset than before: an operator set it, or they began again. ``behind``: those in which it was behind when the night
-    began, and that it did not begin anew. ``uncertain``: the messages of which it is not known which client read them.
-    ``ends``: by queue id, the offset at which new messages begin.
+    began, and that it did not begin anew. ``ends``: by queue id, the offset at which new messages begin.
     """
 
-    def __init__(self, clients: Sequence[ClientTags], filters: FiltersInForce, ends: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        clients: Sequence[ClientTags],
+        filters: FiltersInForce,
+        ends: Mapping[int, int],
+        uncertain: GroupUncertainty,
+    ) -> None:
         self.windows: list[PullWindow] = []
         self.at = 0
         self.moved: set[int] = set()
         self.behind: set[int] = set()
-        self.uncertain: list[UncertainRange] = []
         self.unread = UnreadQueues(clients, filters)
         self._begins: dict[int, int] = {}
         """By queue id, the number of windows before its last move."""
         self._ends = ends
+        self._uncertain = uncertain
         self._clients = clients
 
     def add(self, window: PullWindow) -> None:
@@ -675,7 +494,7 @@ class PlannedWindows:
                 self.windows += by_client(during, clients)
                 if clients.possible:
                     begins = self._ends if window.kind is WindowKind.ONLINE else {}
-                    self.uncertain.append(kept_by_some(during, clients, begins))
+                    self._uncertain.of_windows.append(kept_by_some(during, clients, begins))
                 self.unread.add(during, clients)
 
     def read_later(self) -> None:
@@ -809,11 +628,6 @@ class Timeline:
         return restarted + [(step.at, step.reset.queue_id or 0) for step in self.steps if step.reset is not None]
 
 
-def after_night(as_of: int | None, begin: int) -> int:
-    """``begin``, or the first time after the last night, whose end is ``as_of`` (ms)."""
-    return begin if as_of is None else max(begin, as_of + 1)
-
-
 def timeline(
     rows: Sequence[SubscriptionRow],
     resets: Iterable[SubscriptionEvent],
@@ -931,9 +745,7 @@ class GroupNightPlan:
         self, group_start: GroupStart, line: Timeline, filters: FiltersInForce, clients: Sequence[ClientTags]
     ) -> None:
         self.group = GroupNight(group_start.key)
-        self.uncertain_ranges: list[UncertainRange] = []
-        self.unseen: list[UncertainRange] = []
-        """The times of which it is not known what the group subscribed to: all is uncertain there."""
+        self.uncertain = GroupUncertainty(group_start.key, filters, group_start.offsets_so_far.as_of)
         self.lost: list[PullWindow] = []
         self._group_start = group_start
         self._offsets_so_far = group_start.offsets_so_far
@@ -942,20 +754,16 @@ class GroupNightPlan:
         self._filters = filters
         self._clients = clients
         new_from = group_start.offsets_so_far.topic_offsets(self.group.key[1]).ends_by_queue
-        self._windows = PlannedWindows(clients, filters, new_from)
+        self._windows = PlannedWindows(clients, filters, new_from, self.uncertain)
         self._late: list[PullWindow] = []
         """Of messages that the last night could not read."""
-        self.undecided = self._windows.uncertain
-        """What the group may have received: what only some of its clients keep, and what the broker deleted tonight."""
         self._position = Position()
         self._committed = GroupCommits(group_start, line.moves)
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
         self._reason = WAS_ONLINE
-        self._stop: TimelineStep | None = None
-        """The last one in the night, if the offsets that the group had then are known."""
-        self._left: TimelineStep | None = None
-        """The last STOP, if the group has not come back, and only the snapshot may say where it stood."""
+        self._leave: TimelineStep | None = None
+        """The STOP in the night since which the group has not come back."""
 
     @property
     def windows(self) -> list[PullWindow]:
@@ -983,7 +791,8 @@ class GroupNightPlan:
         self._windows.read_later()
         self.group.is_consuming = is_pulling
         if is_pulling:
-            self._note_unwatched()
+            if self._broker_offsets.watched_to is not None and self._broker_offsets.taken_at is not None:
+                self.uncertain.not_watched(self._broker_offsets.watched_to, self._broker_offsets.taken_at + 1, {})
             # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
             limits = self._committed.limit(self._windows, FOREVER)
             self.group.behind = bool(self._committed.behind(self._windows, FOREVER))
@@ -1020,9 +829,9 @@ class GroupNightPlan:
                 self._position = self._group_start.position(step.at, self._line.resets)
             case Moment.START:
                 self._position.offsets.update(self._line.commits.get(step.at, {}))
-                if self._left is not None:
-                    self._note_in_flight(self._left, {})
-                    self._note_not_passed(self._left, step)
+                if self._leave is not None and self._is_in_flight(self._leave):
+                    before = self._note_in_flight(self._leave, {})
+                    self.uncertain.not_passed(before, self._leave.at, step.row, step.at)
                 if self._begins_anew:
                     self._reason = OFFSETS_REMOVED
                     self._position = self._group_start.position_anew(step.at, self._position)
@@ -1032,27 +841,24 @@ class GroupNightPlan:
                 # In order, what was not acknowledged comes again.
                 goes_back = self._begins_anew or (self._reason == RETURNED and self._group_start.is_in_order)
                 self._start(step, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
-                self._begins_anew, self._left = False, None
+                self._begins_anew, self._leave = False, None
                 self._note_unseen(step, {})
             case Moment.CHANGE:
                 self._reason = CHANGED
                 assert step.before is not None
-                self._note_uncertain(step.before, step.row, step.at)
+                self._note_change(step.before, step.row, step.at)
                 self._note_unseen(step, {})
             case Moment.STOP:
                 self._reason = ""
                 assert step.before is not None
                 is_gone = step.at not in self._line.changes  # or else its next request is the first with a new state
                 if step.before.pops and is_gone and protocol_before(self._line.changes, step.at) == GRPC_SIMPLE:
-                    self._note_last_request(step.before, step.at)
+                    self.uncertain.last_request(step.before, step.at)
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
-                is_known = step.at in self._line.commits or step.at in self._line.unseen
-                self._left = None if is_known or step.before.pops or step.row.is_consuming else step
-                commits_later = step.at in self._line.commits and step.at not in self._line.mode_changes
-                self._stop = step if commits_later else None
+                self._leave = step
                 self._note_unseen(step, self._line.commits.get(step.at, {}))
-                if self._stop is None:
-                    self._note_left_pull(step)
+                if not self._may_commit_later(step) and step.at in self._line.unseen:
+                    self.uncertain.left_unwatched(step.before, self._line.unseen[step.at], step.at)
             case Moment.COMMIT:
                 self._commit(step.at, self._line.commits[step.at])
             case Moment.RESET:
@@ -1062,6 +868,16 @@ class GroupNightPlan:
                     self._reason = QUEUE_BEGAN_AGAIN
                 for restart in step.restarts:
                     self._restart(restart, step.row, is_pulling)
+
+    def _may_commit_later(self, leave: TimelineStep) -> bool:
+        """Whether the offsets that the group had when it left are known, so that later ones are others."""
+        return leave.at in self._line.commits and leave.at not in self._line.mode_changes
+
+    def _is_in_flight(self, leave: TimelineStep) -> bool:
+        """Whether the group may have received what it had not committed when it left: only a snapshot may say it."""
+        assert leave.before is not None
+        is_known = leave.at in self._line.commits or leave.at in self._line.unseen
+        return not (is_known or leave.before.pops or leave.row.is_consuming)
 
     def _offsets_at_stop(self, at: int) -> dict[int, int]:
         """By queue id, where the group that stops at ``at`` (ms) had come, if it had not come to what was stored then.
@@ -1085,17 +901,18 @@ class GroupNightPlan:
         A client that drops a topic commits once more, some seconds later: the group pulled what is before these
         offsets. Later, only an operator moves them. It is not known which of the two it was.
         """
-        stop, position = self._stop, self._position
+        leave, position = self._leave, self._position
         moved = {each: offset for each, offset in offsets.items() if position.offsets.get(each, offset) != offset}
         passed = {each: (position.offsets[each], end) for each, end in moved.items() if position.offsets[each] < end}
         position.offsets.update(offsets)
         delivered: Predicate = TRUE
-        if stop is not None and stop.before is not None and at <= stop.at + COMMIT_DELAY:
+        if leave is not None and self._may_commit_later(leave) and at <= leave.at + COMMIT_DELAY:
+            assert leave.before is not None
             window = PullWindow(
-                self._filters.at(stop.before, stop.at - 1), stop.before.valid_from, available_at=stop.at,
+                self._filters.at(leave.before, leave.at - 1), leave.before.valid_from, available_at=leave.at,
                 offsets=passed, only_listed=True,
-                physical_ranges=self._physical_ranges(stop.at, self._broker_offsets.log_start),
-                kind=WindowKind.BACKLOG, reason=COMMITTED_AWAY, mode=_mode(stop.before),
+                physical_ranges=self._physical_ranges(leave.at, self._broker_offsets.log_start),
+                kind=WindowKind.BACKLOG, reason=COMMITTED_AWAY, mode=_mode(leave.before),
             )  # fmt: skip
             if passed:
                 self._windows.add(window)
@@ -1104,84 +921,38 @@ class GroupNightPlan:
         else:
             position.reset |= moved.keys()
         if passed:
-            change = UncertainRange(
-                *self.group.key, FALSE, delivered, BEGINNING, FOREVER, changed_at=at, offsets=passed, only_listed=True,
-                reason=COMMITTED_AWAY,
-            )  # fmt: skip
-            self.undecided.append(change)
+            self.uncertain.committed_away(passed, delivered, at)
 
     def _note_unseen(self, step: TimelineStep, ends: Offsets) -> None:
         """All that the group pulled since its subscription was not known is uncertain, up to the offsets ``ends``."""
         since = self._line.unseen.get(step.at)
-        if since is None:
-            return
-        self.undecided += [
-            UncertainRange.in_window(window, FALSE, TRUE, NOT_WATCHED)
-            for window in self._windows.windows
-            if window.kind is not WindowKind.ONLINE
-            and window.available_at is not None
-            and since <= window.available_at <= step.at
-        ]
-        if step.moment is not Moment.START:
-            self._add_unseen(since, step.at, ends)
+        if since is not None:
+            self.uncertain.pulled_unwatched(self._windows.windows, since, step.at)
+            if step.moment is not Moment.START:
+                self.uncertain.not_watched(since, step.at, ends)
 
-    def _note_left_pull(self, stop: TimelineStep) -> None:
-        """The group left, it is not known when, nor at which offset.
+    def _note_in_flight(self, leave: TimelineStep, committed: Offsets) -> SubscriptionRow:
+        """What the group had not ``committed`` when it left comes again. Returns the subscription that it had."""
+        assert leave.before is not None
+        self.uncertain.in_flight(leave.before, leave.at, committed, self._physical_ranges(leave.at, log_start=0))
+        return leave.before
 
-        The broker may have held a pull then. What that had not matched waits for the return.
-        """
-        since = self._line.unseen.get(stop.at)
-        if since is not None and stop.before is not None:
-            delivered = self._filters.at(stop.before, stop.at - 1).delivered
-            change = UncertainRange(
-                *self.group.key, delivered, TRUE, since - HELD_PULL_MS, since, changed_at=stop.at, reason=LEFT_PULL
-            )
-            self.undecided.append(change)
-
-    def _note_in_flight(self, stop: TimelineStep, committed: Offsets) -> None:
-        """The group may have received messages that it had not ``committed`` when it left: they come again.
-
-        Without its offsets then, these are those since its last regular commit.
-        """
-        assert stop.before is not None
-        since = BEGINNING if committed else stop.at - COMMIT_INTERVAL
-        change = UncertainRange(
-            *self.group.key, FALSE, self._filters.at(stop.before, stop.at - 1).delivered,
-            after_night(self._offsets_so_far.as_of, since), stop.at, changed_at=stop.at,
-            offsets={queue_id: (offset, offset + MAX_SPAN) for queue_id, offset in committed.items()},
-            only_listed=bool(committed), physical_ranges=self._physical_ranges(stop.at, log_start=0),
-            reason=IN_FLIGHT,
-        )  # fmt: skip
-        self.uncertain_ranges.append(change)
-
-    def _note_not_passed(self, stop: TimelineStep, start: TimelineStep) -> None:
-        """The group came back, and nothing says where it stood: a held pull may not have passed what did not match."""
-        assert stop.before is not None
-        old, new = self._filters.at(stop.before, stop.at - 1), self._filters.at(start.row, start.at)
-        if old.delivered == new.delivered:
-            return
-        both = And((old.delivered, new.delivered))
-        change = UncertainRange(
-            *self.group.key, both, new.delivered, after_night(self._offsets_so_far.as_of, stop.at - HELD_PULL_MS),
-            stop.at, changed_at=start.at, reason=LEFT_PULL,
-        )  # fmt: skip
-        self.uncertain_ranges.append(change)
-
-    def _note_unwatched(self) -> None:
-        """What was stored after the last look at the broker is uncertain."""
-        offsets = self._broker_offsets
-        if offsets.watched_to is not None and offsets.taken_at is not None:
-            self._add_unseen(offsets.watched_to, offsets.taken_at + 1, {})
-
-    def _add_unseen(self, since: int, until: int, ends: Offsets) -> None:
-        """What was stored in [``since``, ``until``) (ms) in the night is uncertain, up to the offsets ``ends``."""
-        begin = after_night(self._offsets_so_far.as_of, since)
-        if begin < until:
-            offsets = {queue_id: (0, end) for queue_id, end in ends.items()}
-            change = UncertainRange(
-                *self.group.key, FALSE, TRUE, begin, until, changed_at=until, offsets=offsets, reason=NOT_WATCHED
-            )
-            self.unseen.append(change)
+    def _note_change(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
+        """The subscription changed at ``at`` (ms) while the group pulled."""
+        old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
+        changes: list[UncertainRange] = []
+        if after.pops:
+            change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
+            if change is not None and self._group_start.is_in_order:
+                change = replace(change, stored_from=self._windows.at, stored_to=at, reason=IN_ORDER)
+                if behind := self._offsets_so_far.behind(self.group.key):
+                    waiting = replace(change, stored_from=BEGINNING, offsets=behind, only_listed=True)
+                    self.uncertain.changes.append(waiting)
+            changes += [change] if change is not None else []
+        else:
+            changes += uncertain_ranges(before, old, new, at)
+        is_all_unseen = self._windows.at >= self._line.unseen.get(at, FOREVER)
+        self.uncertain.changes += [each for each in changes if not (is_all_unseen and each.stored_to <= at)]
 
     def _go_back(self, gap: Timeline) -> GroupNight:
         """Plans new messages from before the last night's end as that night would have. Returns the progress."""
@@ -1230,7 +1001,7 @@ class GroupNightPlan:
             lost = replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=DELETED)
             self.lost.append(lost)
             if self._offsets_so_far.log_start is not None:
-                self.undecided.append(deleted_tonight(lost, self._offsets_so_far.log_start))
+                self.uncertain.of_windows.append(deleted_tonight(lost, self._offsets_so_far.log_start))
         reasons = self._start_reasons(ranges, step.at)
         window = replace(window, reason=reasons.pop(_OTHER_QUEUES))
         for reason in dict.fromkeys(reasons.values()):
@@ -1250,7 +1021,7 @@ class GroupNightPlan:
             self._windows.add(rest)
             if self._reason == FIRST_START and position.stored_from == step.at and not step.row.pops:
                 change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, BEGAN_AT_END)
-                self.uncertain_ranges.append(replace(change, stored_to=step.at + FIRST_PULL))
+                self.uncertain.changes.append(replace(change, stored_to=step.at + FIRST_PULL))
 
     def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, str]:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
@@ -1290,7 +1061,7 @@ class GroupNightPlan:
         if self._filters.are_reset_by_clients and next_step is not None and next_step.at < step.at + CLIENT_RESET:
             stays = next_step.moment is Moment.CHANGE
             change = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
-            self.uncertain_ranges += [change] if change is not None else []
+            self.uncertain.changes += [change] if change is not None else []
 
     def _restart(self, restart: QueueRestart, row: SubscriptionRow, is_pulling: bool) -> None:
         """A queue begins again. What waited for the group in the old one is lost to it.
@@ -1300,14 +1071,8 @@ class GroupNightPlan:
         self._windows.leave(restart.queue_id)
         self._windows.move(restart.queue_id)
         if is_pulling:
-            change = UncertainRange(
-                *self.group.key, FALSE, self._filters.at(row, restart.at).delivered, restart.at,
-                restart.at + HELD_PULL_MS, changed_at=row.valid_from, offsets={restart.queue_id: (0, NO_END)},
-                only_listed=True, physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)},
-                reason=HELD_IN_OLD_QUEUE, mode=_mode(row),
-            )  # fmt: skip
-            self.uncertain_ranges.append(change)
-        if not is_pulling and not (self._begins_anew and restart.keeps_offsets):
+            self.uncertain.held_in_old_queue(restart, row, _mode(row))
+        elif not (self._begins_anew and restart.keeps_offsets):
             self._position.begin_again(restart)
 
     def _physical_ranges(self, at: int, log_start: int) -> Mapping[int, OffsetRange]:
@@ -1344,9 +1109,10 @@ class GroupNightPlan:
         self.group.stopped_at = self._position.stored_from
         present = self._committed.present_at(self.group.stopped_at)
         by_the_group = {each: offset for each, offset in present.items() if each not in self._position.reset}
-        if self._left is not None:
-            self._note_in_flight(self._left, by_the_group)
-        if self._stop is not None:
+        leave = self._leave
+        if leave is not None and self._is_in_flight(leave):
+            self._note_in_flight(leave, by_the_group)
+        if leave is not None and self._may_commit_later(leave):
             saved_at = max(self._broker_offsets.committed_at or 0, self._broker_offsets.taken_at or 0)
             self._commit(saved_at, by_the_group)
         others = self._committed.uncommitted_at(self.group.stopped_at).items()
@@ -1357,27 +1123,3 @@ class GroupNightPlan:
         reset = self._position.reset
         read = self._committed.with_handed_out(committed)
         self._windows.limit({queue_id: offset for queue_id, offset in read.items() if queue_id not in reset})
-
-    def _note_last_request(self, row: SubscriptionRow, at: int) -> None:
-        """A SimpleConsumer left at ``at`` (ms), and the proxy held its request."""
-        matches = self._filters.at(row, at - 1).delivered
-        held = UncertainRange(
-            *self.group.key, FALSE, matches, at - ENTRY_DELAY, at + HELD_PULL_MS, changed_at=row.valid_from, reason=LEFT
-        )
-        self.uncertain_ranges.append(held)
-
-    def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
-        old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
-        changes: list[UncertainRange] = []
-        if after.pops:
-            change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
-            if change is not None and self._group_start.is_in_order:
-                change = replace(change, stored_from=self._windows.at, stored_to=at, reason=IN_ORDER)
-                if behind := self._offsets_so_far.behind(self.group.key):
-                    waiting = replace(change, stored_from=BEGINNING, offsets=behind, only_listed=True)
-                    self.uncertain_ranges.append(waiting)
-            changes += [change] if change is not None else []
-        else:
-            changes += uncertain_ranges(before, old, new, at)
-        is_all_unseen = self._windows.at >= self._line.unseen.get(at, FOREVER)
-        self.uncertain_ranges += [each for each in changes if not (is_all_unseen and each.stored_to <= at)]

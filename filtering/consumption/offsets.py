@@ -355,6 +355,11 @@ class OffsetsSoFar:
         }
 
 
+def after_night(as_of: int | None, begin: int) -> int:
+    """``begin``, or the first time after the last night, whose end is ``as_of`` (ms)."""
+    return begin if as_of is None else max(begin, as_of + 1)
+
+
 @dataclass
 class GroupNight:
     """The progress of one group on one topic in a night.

@@ -27,7 +27,7 @@ Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProc
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import field, replace
 from functools import cache, cached_property, partial
 
@@ -35,34 +35,32 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.group import (
-    CLIENTS_DIFFER,
-    ENTRY_DELAY,
-    KILLED,
-    NOT_REGISTERED_YET,
-    SETTINGS,
-    UNTIL_NEW_CLIENT,
-    FiltersInForce,
     GroupNightPlan,
     GroupStart,
     Moment,
     Timeline,
     TimelineStep,
-    after_night,
     by_kind,
-    matched_by_some,
-    protocol_before,
     timeline,
 )
-from filtering.consumption.offsets import FIRST_SAVE, BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
+from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
+from filtering.consumption.uncertainty import (
+    GroupUncertainty,
+    not_registered_yet,
+    outside,
+    popped_again,
+    read_by_any,
+    registered_only,
+    with_seeming,
+)
+from filtering.delivery.message_filter import FiltersInForce
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainRange
 from filtering.frozen import frozen
 from filtering.names import retry_topics, subscribed_topic
 from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
-from filtering.predicate import FALSE, TRUE
 from filtering.pulls import is_pulling
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import (
-    GRPC_SIMPLE,
     SENT_WITH_REQUESTS,
     ConsumeFrom,
     GroupTopic,
@@ -70,9 +68,8 @@ from filtering.subscriptions.events import (
     SubscriptionEvent,
     event_line,
 )
-from filtering.subscriptions.history import state_at, states_by_key, subscription_history
+from filtering.subscriptions.history import states_by_key, subscription_history
 from filtering.subscriptions.inconsistency import (
-    GroupClients,
     SeemingDisagreement,
     differing_states,
     group_clients,
@@ -196,8 +193,8 @@ class _NightPlanner:
         )
         night.run(_gap(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
         self._windows += night.windows
-        self._uncertain_ranges += self._uncertain(key, rows, filters, night)
-        self._uncertain_ranges += night.undecided
+        self._uncertain_ranges += self._uncertain(key, rows, filters, night.uncertain)
+        self._uncertain_ranges += night.uncertain.of_windows
         self._lost += night.lost
         self._groups.append(night.group)
         if key in self._pops.recorded and self._pops.recorded[key][-1][1] == FOREVER:
@@ -232,46 +229,33 @@ class _NightPlanner:
         key: GroupTopic,
         rows: Sequence[SubscriptionRow],
         filters: FiltersInForce,
-        night: GroupNightPlan,
+        night: GroupUncertainty,
     ) -> list[UncertainRange]:
         """What is uncertain of a group and topic in the ``night``.
 
         Where more is uncertain than a change of subscriptions makes so, as between two looks at a broker, that counts
         instead.
         """
-        changes: Sequence[UncertainRange] = night.uncertain_ranges
+        changes: Sequence[UncertainRange] = night.changes
         for unseen in night.unseen:
-            changes = [*_outside(changes, unseen.stored_from, unseen.stored_to), unseen]
+            changes = [*outside(changes, unseen.stored_from, unseen.stored_to), unseen]
         for part in self._client_tags.get(key, ()):
             if part.possible:
-                changes = _outside(changes, part.valid_from, part.valid_to)
+                changes = outside(changes, part.valid_from, part.valid_to)
         subscribed = key[0], subscribed_topic(*key)
         if subscribed in self._pops.planned:
             either = [
-                *_read_by_any(self._differing_pop_clients.get(subscribed, ()), rows, filters, self._as_of),
-                *_registered_only(self._states[subscribed], rows, filters, self._as_of),
-                *_not_registered_yet(
+                *read_by_any(self._differing_pop_clients.get(subscribed, ()), rows, filters, self._as_of),
+                *registered_only(self._states[subscribed], rows, filters, self._as_of),
+                *not_registered_yet(
                     rows, self._requests.get(subscribed, {}), filters, self._as_of, self._broker_offsets.taken_at
                 ),
             ]
             for change in either:
-                changes = _outside(changes, change.stored_from, change.stored_to)
-            again = self._popped_again(rows, filters)
+                changes = outside(changes, change.stored_from, change.stored_to)
+            again = popped_again(rows, self._killed_at, filters, self._as_of)
             changes = [replace(change, mode=ConsumeMode.POP) for change in (*changes, *either, *again)]
-        return _with_seeming(changes, self._seeming.get(key, ()), filters, self._as_of)
-
-    def _popped_again(self, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Iterator[UncertainRange]:
-        """What a group popped in the seconds before the broker was killed in the night: it may have popped it twice."""
-        killed_at = self._killed_at
-        row = None if killed_at is None else state_at(rows, killed_at)
-        if killed_at is None or row is None or not filters.is_pulling(row):
-            return
-        begin = after_night(self._as_of, killed_at - FIRST_SAVE)
-        if begin <= killed_at:
-            matches = filters.at(row, killed_at).delivered
-            yield UncertainRange(
-                *row.key, FALSE, matches, begin, killed_at + 1, changed_at=row.valid_from, reason=KILLED
-            )
+        return with_seeming(changes, self._seeming.get(key, ()), filters, self._as_of)
 
     @cached_property
     def _killed_at(self) -> int | None:
@@ -351,107 +335,6 @@ def _popped_groups(
         if group.decided_to:
             groups.append(group)
     return groups
-
-
-def _outside(changes: Iterable[UncertainRange], begin: int, end: int) -> list[UncertainRange]:
-    """The parts of the changes before and after [``begin``, ``end``) (ms), in which all is uncertain anyway."""
-    parts = []
-    for change in changes:
-        parts += [
-            replace(change, stored_from=since, stored_to=until)
-            for since, until in (
-                (change.stored_from, min(change.stored_to, begin)),
-                (max(change.stored_from, end), change.stored_to),
-            )
-            if since < until
-        ]
-    return parts
-
-
-def _with_seeming(
-    changes: Iterable[UncertainRange],
-    seeming: Iterable[SeemingDisagreement],
-    filters: FiltersInForce,
-    as_of: int | None,
-) -> list[UncertainRange]:
-    """The changes of a group and topic, and the times in which its clients seem to disagree: all is uncertain there.
-
-    A change in these times is a part of the disagreement, and makes nothing uncertain after it. ``as_of``: the end of
-    the last night, ms. It counted what it could see to be uncertain.
-    """
-    uncertain = list(changes)
-    for disagreement in seeming:
-        begin, end = disagreement.valid_from, disagreement.end
-        parts = _outside(uncertain, begin, end)
-        uncertain = [part for part in parts if not begin <= part.changed_at < end <= part.stored_from]
-        if as_of is not None and disagreement.seen_at <= as_of:
-            begin = after_night(as_of, begin)
-        asked = [filters.at(row, row.valid_from) for row in disagreement.rows if filters.is_pulling(row)]
-        if begin < end and len(asked) > 1:
-            uncertain.append(matched_by_some(asked, begin, end, disagreement.valid_from))
-    return uncertain
-
-
-def _read_by_any(
-    states: Iterable[GroupClients], rows: Sequence[SubscriptionRow], filters: FiltersInForce, as_of: int | None
-) -> Iterator[UncertainRange]:
-    """The messages of the night that only some clients of a group match, whose requests filter for all of them.
-
-    ``states``: those in which its clients subscribe differently.
-    """
-    for state in states:
-        asked = {row.filter: row for row in rows if row.filter in state.filters and filters.is_pulling(row)}
-        begin = after_night(as_of, state.valid_from)
-        if begin < state.end and len(asked) > 1:
-            client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
-            yield matched_by_some(client_filters, begin, state.end, state.valid_from, CLIENTS_DIFFER)
-
-
-def _registered_only(
-    registered: Iterable[SubscriptionRow],
-    rows: Sequence[SubscriptionRow],
-    filters: FiltersInForce,
-    as_of: int | None,
-) -> Iterator[UncertainRange]:
-    """The messages of the night that only one subscription matches: what is registered, or what requests carry.
-
-    ``rows``: the states of a group that pops, as its requests carry them.
-    """
-    carried = {row.valid_from for row in rows}
-    for row in registered:
-        begin = after_night(as_of, row.valid_from)
-        asked = state_at(rows, row.valid_from)
-        if row.valid_from not in carried and asked is not None and begin < row.end:
-            both = asked, replace(row, topic=asked.topic, pops=True)
-            if filters.is_pulling(both[1]):
-                filters_of_both = [filters.at(subscription, row.valid_from) for subscription in both]
-                yield matched_by_some(filters_of_both, begin, row.end, row.valid_from, UNTIL_NEW_CLIENT)
-
-
-def _not_registered_yet(
-    rows: Sequence[SubscriptionRow],
-    requests: Mapping[int, SubscriptionEvent],
-    filters: FiltersInForce,
-    as_of: int | None,
-    taken_at: int | None,
-) -> Iterator[UncertainRange]:
-    """The messages of the night that requests of SimpleConsumers may have read with what they had not registered yet.
-
-    ``requests``: the events that name the subscription. They say nothing of requests. ``taken_at``: when the night
-    ended, ms.
-    """
-    if any(event.operation is Operation.POP_SUBSCRIPTION for event in requests.values()):
-        return
-    for row, after in zip(rows, [*rows[1:], None], strict=True):
-        goes_on = after is not None and filters.is_pulling(after)
-        end = taken_at if row.valid_to is None else row.valid_to - ENTRY_DELAY  # then its last request counts
-        if goes_on or end is None or not filters.is_pulling(row) or protocol_before(requests, end) != GRPC_SIMPLE:
-            continue
-        begin = after_night(as_of, max(end - SETTINGS, row.valid_from))
-        if begin < end:
-            yield UncertainRange(
-                *row.key, FALSE, TRUE, begin, end, changed_at=row.valid_from, reason=NOT_REGISTERED_YET
-            )
 
 
 def _commits(events: Iterable[SubscriptionEvent]) -> Mapping[GroupTopic, Mapping[int, Offsets]]:

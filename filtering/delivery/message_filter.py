@@ -1,4 +1,4 @@
-"""The filters that decide whether a group gets a message, as predicates.
+"""The filters that decide whether a group gets a message, as predicates, at one instant and in a night.
 
 Source: org.apache.rocketmq.broker.filter.ExpressionMessageFilter and ExpressionForRetryMessageFilter,
 org.apache.rocketmq.client.impl.consumer.PullAPIWrapper.
@@ -6,17 +6,20 @@ org.apache.rocketmq.client.impl.consumer.PullAPIWrapper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from filtering.broker_config import BrokerConfig
 from filtering.frozen import frozen
-from filtering.names import RETRY_TOPIC_PREFIX
+from filtering.names import RETRY_TOPIC_PREFIX, subscribed_topic
 from filtering.predicate import FALSE, TRUE, And, IsPresent, Not, Or, Predicate, TagsCodeIn, TextIn
-from filtering.pulls import refusal
+from filtering.pulls import is_pulling, refusal
 from filtering.sql92 import CompiledExpression
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.history import in_force_at
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 
@@ -178,3 +181,69 @@ def _retry_predicates(compiled: Mapping[str, CompiledExpression]) -> tuple[Predi
     passes = Or((unfiltered, *(And((is_from_topic[topic], compiled[topic].predicate)) for topic in compiled)))
     fails = Or((Not(has_topic), *(And((is_from_topic[topic], compiled[topic].error_predicate)) for topic in compiled)))
     return passes, fails
+
+
+# The filters of groups at any time.
+
+
+class FiltersInForce:
+    """The message filters of one group, from all states (``rows``) of its subscriptions.
+
+    ``most_attempts``: how often it gets a message that it pops.
+    """
+
+    def __init__(self, rows: Sequence[SubscriptionRow], config: BrokerConfig, most_attempts: int) -> None:
+        self._rows = rows
+        self._config = config
+        self._most_attempts = most_attempts
+
+    @property
+    def are_reset_by_clients(self) -> bool:
+        """Whether the clients of a group that is online reset its offsets, some time after the command."""
+        return not self._config.version.resets_offsets_itself
+
+    def is_pulling(self, row: SubscriptionRow) -> bool:
+        """Whether the group is online with this subscription, and the broker accepts its pulls."""
+        return is_pulling(row, self._config)
+
+    def at(self, row: SubscriptionRow, instant: int) -> MessageFilter:
+        """The filter of a subscription that is pulling at an instant (ms)."""
+        others = in_force_at(self._rows, instant) if reads_others(row, self._config) else ()
+        own_filter = message_filter(row, others, self._config, self._most_attempts)
+        assert own_filter is not None
+        return own_filter
+
+    def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter]]:
+        """The filters of a subscription in [``begin``, ``end``) (ms), each with its part of that interval."""
+        cuts = [begin, end]
+        if reads_others(row, self._config):
+            cuts[1:1] = sorted({other.valid_from for other in self._rows if begin < other.valid_from < end})
+        for start, stop in pairwise(cuts):
+            yield start, stop, self.at(row, max(start, row.valid_from))
+
+
+class NightFilters:
+    """The message filters of all groups in a night, from its history of subscriptions and its configuration.
+
+    ``most_attempts`` returns how often a group gets a message that it pops.
+    """
+
+    def __init__(
+        self, history: Iterable[SubscriptionRow], config: BrokerConfig, most_attempts: Callable[[str], int]
+    ) -> None:
+        self._rows: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+        for row in history:
+            self._rows[row.consumer_group].append(row)
+        self._filters = {
+            group: FiltersInForce(rows, config, most_attempts(group)) for group, rows in self._rows.items()
+        }
+
+    def at(self, key: GroupTopic, valid_from: int, instant: int, pops: bool = False) -> MessageFilter:
+        """The filter at an instant (ms) of the subscription of a group and topic that is in force since then (ms).
+
+        ``pops``: that of a request which pops the topic, which may be a retry topic.
+        """
+        group, topic = key
+        subscribed = subscribed_topic(group, topic) if pops else topic
+        row = next(row for row in in_force_at(self._rows[group], valid_from) if row.topic == subscribed)
+        return self._filters[group].at(replace(row, topic=topic, pops=pops), instant)

@@ -40,10 +40,10 @@ from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import broadcasting_clients
-from filtering.consumption.group import NightFilters
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, QueueRestart, TopicOffsets
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.entries import Int64s, MultiDispatch, MultiQueue, Queue
+from filtering.delivery.message_filter import NightFilters
 from filtering.delivery.pull_window import (
     NO_END,
     FilterDataInForce,
@@ -421,7 +421,7 @@ def late_windows(
         known = [event for event in events if event.at <= (night.as_of or 0)]
         earlier = earlier_configs(nights[:index])
         history = subscription_history(known, night.broker, expressions, earlier)
-        filters = NightFilters(history, night.broker, pop_groups)
+        filters = NightFilters(history, night.broker, pop_groups.most_attempts)
         night_rows = filtered(rows, [one_of("run", [night.run])])
         windows = planned_windows(night_rows, filters, began)
         yield from _night_windows(windows, _last_stored(nights[index - 1]) if index else None, _last_stored(night))
@@ -651,7 +651,7 @@ class Night:
 
         An operator may also have moved its offset. So this is uncertain.
         """
-        filters = NightFilters(self.history, self.broker, self.pop_groups)
+        filters = NightFilters(self.history, self.broker, self.pop_groups.most_attempts)
         candidates = unpopped(passed_over, self._states, filters, self.broker)
         if not candidates:
             return None

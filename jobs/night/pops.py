@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from filtering.consumption.group import HELD_PULL_MS
 from filtering.consumption.offsets import SAVE_DELAY, Offsets
+from filtering.consumption.uncertainty import HELD_PULL_MS
 from filtering.delivery.block_schema import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
 from filtering.delivery.entries import Int64s, has_entry, positions_in

@@ -15,8 +15,9 @@ from itertools import pairwise
 import numpy as np
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.group import HELD_PULL_MS, NightFilters
+from filtering.consumption.uncertainty import HELD_PULL_MS
 from filtering.delivery.entries import Int64s, among
+from filtering.delivery.message_filter import NightFilters
 from filtering.delivery.pull_window import PullWindow, UncertainRange, WindowKind
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.frozen import frozen

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from filtering.consumption.group import BEGAN_AT_END
+from filtering.consumption.uncertainty import BEGAN_AT_END
 from jobs import explain, lag, maintain, nightly, what_if
 from tests.broker_log import EVERY, FIRST_TIME
 from tests.captures import capture

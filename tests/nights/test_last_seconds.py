@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from filtering.consumption.group import IN_FLIGHT, LEFT_PULL
+from filtering.consumption.uncertainty import IN_FLIGHT, LEFT_PULL
 from jobs import explain
 from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from filtering.consumption.group import IN_FLIGHT
+from filtering.consumption.uncertainty import IN_FLIGHT
 from jobs import audit, explain, nightly, replay
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import LedgerEntry

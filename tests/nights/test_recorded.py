@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from answers.explain import NO_SUBSCRIPTION_THEN
-from filtering.consumption.group import COMMITTED_AWAY, LEFT_PULL, NOT_WATCHED
+from filtering.consumption.uncertainty import COMMITTED_AWAY, LEFT_PULL, NOT_WATCHED
 from jobs import explain, nightly
 from tests.broker_log import EVERY
 from tests.nights.commands import rows_of

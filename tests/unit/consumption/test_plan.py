@@ -9,23 +9,19 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import disagreeing_states, tag_disagreements
-from filtering.consumption.group import (
+from filtering.consumption.group import RETURNED, Position, first_pop, first_position, known_offsets
+from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets, offset_by_time
+from filtering.consumption.plan import NightPlan, plan_night
+from filtering.consumption.uncertainty import (
     ENTRY_DELAY,
     IN_ORDER,
     LEFT,
     NEXT_REQUEST,
     NOT_REGISTERED_YET,
     REQUEST_GAP,
-    RETURNED,
     SETTINGS,
     UNTIL_NEW_CLIENT,
-    Position,
-    first_pop,
-    first_position,
-    known_offsets,
 )
-from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets, offset_by_time
-from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.pull_window import NO_END, ConsumeMode, PullWindow, WindowKind
 from filtering.pops.modes import PopGroups, PopModes
 from filtering.predicate import TRUE, TextIn

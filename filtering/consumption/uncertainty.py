@@ -1,0 +1,395 @@
+"""What is uncertain of a group in a night: which filter some messages met, or whether the group got them.
+
+Each cause makes an UncertainRange of messages, with a reason:
+
+- A subscription changed while the broker may have held a pull (:func:`uncertain_ranges`), or while a request with the
+  former one may have been on its way (:func:`uncertain_request`).
+- A group left, came back, or was moved to another offset, and it is not known what it had received by then. A
+  subscription was not seen for a time. GroupUncertainty has a method for each of these, and collects all.
+- Clients of a group disagree, so that it depends on the client that reads a message (:func:`with_seeming`,
+  :func:`read_by_any`, :func:`registered_only`, :func:`not_registered_yet`).
+
+Which windows a group has does not depend on any of this: see :mod:`filtering.consumption.group`.
+Sources: PullRequestHoldService, PullAPIWrapper, PopLongPollingService, DefaultMQPushConsumerImpl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from filtering.consumption.offsets import FIRST_SAVE, Offsets, QueueRestart, after_night
+from filtering.delivery.message_filter import FiltersInForce, MessageFilter
+from filtering.delivery.pull_window import (
+    EVERYWHERE,
+    NO_END,
+    ConsumeMode,
+    OffsetRange,
+    PullWindow,
+    UncertainRange,
+    WindowKind,
+)
+from filtering.predicate import FALSE, TRUE, And, Or, Predicate
+from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.events import GRPC_SIMPLE, GroupTopic, Operation, SubscriptionEvent
+from filtering.subscriptions.history import state_at
+from filtering.subscriptions.inconsistency import GroupClients, SeemingDisagreement
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import BEGINNING, FOREVER
+
+# Reasons are stored: their texts stay.
+
+
+HELD_MESSAGES = 5_000
+"""ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
+DELETED = "the broker deleted it before the group pulled it"
+DELETED_TONIGHT = (
+    "the broker deleted it, before the group came back or after it had pulled it: they came in the same night"
+)
+DISAGREE = "two clients of the group seem to disagree"
+CLIENT_RESET = 20_000
+"""ms: the clients of brokers before 5.2.0 stop at an offset reset, wait 10 s, and go on at their next rebalancing."""
+RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
+NOT_WATCHED = "what the group subscribed to was not seen"
+LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
+IN_FLIGHT = "the group left, and may have received what it had not committed: that comes again"
+COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
+HELD_IN_OLD_QUEUE = "the queue began again while the broker may have held a pull of the old one, which ends behind it"
+COMMIT_INTERVAL = 5_000
+"""ms: how often a client commits (persistConsumerOffsetInterval). One that dies does not commit when it leaves."""
+MAX_SPAN = 2_000
+"""A client pulls no more of a queue while its messages in work span so many (consumeConcurrentlyMaxSpan)."""
+HELD_PULL_MS = 20_000
+"""ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
+NOT_PULLED = 1_000
+"""ms: a message that was stored so long before a change may be pulled after it; 187 ms were seen under load."""
+FIRST_PULL = 2_000
+"""ms: until a client that has just registered has asked for the end of its queues; 0.8 s were seen."""
+BEGAN_AT_END = "the group began at the end of the queue, some time after it was registered"
+REQUEST_GAP = 2_000
+"""ms: between two requests of a client that pops, while it consumes; 1 ms to 1.7 s were seen."""
+SETTINGS = 300_000
+"""ms: how often a gRPC client sends its settings, which register its subscriptions."""
+ENTRY_DELAY = 100
+"""ms: until a stored message has its consume queue entry, and a pop can read it; 13 ms were seen."""
+NEXT_REQUEST = "requests of the group may have carried the former subscription, or this one already"
+IN_ORDER = "the group consumes in order: what waited for an acknowledgement was popped with the new subscription"
+LEFT = "the proxy held the last request of a SimpleConsumer that left: it may have taken this along"
+NOT_REGISTERED_YET = "requests of a SimpleConsumer carry another subscription up to 5 minutes before it is registered"
+CLIENTS_DIFFER = "clients of the group pop with different subscriptions, and the first that reads a message decides"
+KILLED = "the broker was killed, and went on at offsets that it had saved before: groups popped this twice"
+UNTIL_NEW_CLIENT = "a gRPC PushConsumer asks with its former subscription until it restarts or gets other queues"
+
+
+# A subscription changed beside a held pull or a request, or an offset was reset.
+
+
+def uncertain_ranges(
+    before: SubscriptionRow, old: MessageFilter, new: MessageFilter, at: int
+) -> Iterator[UncertainRange]:
+    """The messages that may have met the other subscription when it changed at ``at`` (ms): those of a held pull, and
+    those that were not pulled yet.
+
+    ``old`` is the filter of the subscription ``before``, ``new`` that of the changed one.
+    """
+    was, matches = old.delivered, new.delivered
+    if was == matches:
+        return
+    if before.sent_with_pull:
+        asked = old.expression if old.tags is TRUE else old.tags
+        yield UncertainRange(*before.key, was, matches, at, at + HELD_PULL_MS, asked, at)
+    elif old.client_tags is not TRUE and old.client_tags != new.client_tags:
+        both = And((matches, old.client_tags))
+        yield UncertainRange(*before.key, both, matches, at, at + HELD_PULL_MS, old.tags, at)
+    if not is_tag_type(before.expression_type) and not before.sent_with_pull:
+        yield UncertainRange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
+    else:
+        yield UncertainRange(*before.key, was, matches, at - NOT_PULLED, at, changed_at=at)
+
+
+def protocol_before(events: Mapping[int, SubscriptionEvent], at: int) -> str | None:
+    """How the clients of a group consumed before ``at`` (ms), as far as ``events`` by their times (ms) say it."""
+    said = [event.protocol for time, event in events.items() if time < at]
+    return next(filter(None, reversed(said)), None)
+
+
+def uncertain_request(
+    old: MessageFilter, new: MessageFilter, at: int, event: SubscriptionEvent | None
+) -> UncertainRange | None:
+    """Messages that a request with the ``old`` filter read, or one with the ``new`` filter: it is not known which.
+
+    The subscription of a group that pops changed at ``at`` (ms) by ``event``. None if there are none. If it is known
+    when a request carried the former one for the last time, that read what was in the queue then.
+    """
+    was, matches = old.delivered, new.delivered
+    if was == matches:
+        return None
+    begin, end = at, at + HELD_PULL_MS
+    if event is not None and event.operation is Operation.POP_SUBSCRIPTION:
+        if event.other_until is not None:
+            begin, end = event.other_until - ENTRY_DELAY, event.other_until + 1
+        else:
+            begin, end = at - REQUEST_GAP, at
+    elif event is not None and event.protocol == GRPC_SIMPLE:
+        begin, end = at - SETTINGS, at
+    return UncertainRange(*old.key, was, matches, begin, end, changed_at=at, reason=NEXT_REQUEST)
+
+
+def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> UncertainRange | None:
+    """The messages of the ``window`` after a reset by clients of which it is not known whether they met its filter.
+
+    ``changed``: the filter that replaced it within CLIENT_RESET; None if the group left. None if none may.
+    """
+    matches = window.message_filter.delivered
+    after = FALSE if changed is None else changed.delivered
+    return None if matches == after else UncertainRange.in_window(window, matches, after, RESET_BY_CLIENTS)
+
+
+def deleted_tonight(lost: PullWindow, log_start: int) -> UncertainRange:
+    """The messages of ``lost`` that the broker still had at the end of the last night, when the log began at
+    ``log_start``: it may have deleted them after the group had come back and pulled them.
+    """
+    ranges = {queue_id: lost.physical_ranges.get(queue_id, EVERYWHERE) for queue_id in lost.offsets}
+    there = {queue_id: (max(begin, log_start), end) for queue_id, (begin, end) in ranges.items()}
+    window = replace(lost, physical_ranges=there)
+    return UncertainRange.in_window(window, FALSE, lost.message_filter.delivered, DELETED_TONIGHT)
+
+
+def matched_by_some(
+    filters: Sequence[MessageFilter], stored_from: int, stored_to: int, changed_at: int, reason: str = DISAGREE
+) -> UncertainRange:
+    """The messages stored in [``stored_from``, ``stored_to``) (ms) that only some of the filters of a group match.
+
+    ``changed_at``: when the second of them replaced the first (ms).
+    """
+    matches = tuple(message_filter.delivered for message_filter in filters)
+    return UncertainRange(
+        *filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at, reason=reason
+    )
+
+
+# What a group's plan notes.
+
+
+@dataclass
+class GroupUncertainty:
+    """What is uncertain of one group on one topic in a night after ``as_of`` (ms). Its plan calls a method for each
+    cause.
+
+    ``changes``: messages around a change of the subscription, a leave or an offset reset. Where one of ``unseen`` says
+    more, it counts instead: all messages of a time in which it is not known what the group subscribed to.
+    ``of_windows``: parts of windows that only some clients keep, or that the group may not have received.
+    """
+
+    key: GroupTopic
+    filters: FiltersInForce
+    as_of: int | None
+    changes: list[UncertainRange] = field(default_factory=list)
+    unseen: list[UncertainRange] = field(default_factory=list)
+    of_windows: list[UncertainRange] = field(default_factory=list)
+
+    def not_watched(self, since: int, until: int, ends: Offsets) -> None:
+        """What was stored in [``since``, ``until``) (ms) in the night was not watched, up to the offsets ``ends``."""
+        begin = after_night(self.as_of, since)
+        if begin < until:
+            offsets = {queue_id: (0, end) for queue_id, end in ends.items()}
+            change = UncertainRange(
+                *self.key, FALSE, TRUE, begin, until, changed_at=until, offsets=offsets, reason=NOT_WATCHED
+            )
+            self.unseen.append(change)
+
+    def pulled_unwatched(self, windows: Iterable[PullWindow], since: int, until: int) -> None:
+        """What the group pulled of waiting messages in [``since``, ``until``] (ms) was not watched."""
+        self.of_windows += [
+            UncertainRange.in_window(window, FALSE, TRUE, NOT_WATCHED)
+            for window in windows
+            if window.kind is not WindowKind.ONLINE
+            and window.available_at is not None
+            and since <= window.available_at <= until
+        ]
+
+    def left_unwatched(self, row: SubscriptionRow, since: int, at: int) -> None:
+        """The group was seen to have left at ``at`` (ms); it was not watched ``since``.
+
+        The broker may have held a pull then. What that had not matched waits for the return.
+        """
+        delivered = self.filters.at(row, at - 1).delivered
+        change = UncertainRange(
+            *self.key, delivered, TRUE, since - HELD_PULL_MS, since, changed_at=at, reason=LEFT_PULL
+        )
+        self.of_windows.append(change)
+
+    def in_flight(
+        self, row: SubscriptionRow, at: int, committed: Offsets, physical_ranges: Mapping[int, OffsetRange]
+    ) -> None:
+        """The group left at ``at`` (ms), and may have received messages that it had not ``committed``: they come again.
+
+        Without its offsets then, these are those since its last regular commit.
+        """
+        since = BEGINNING if committed else at - COMMIT_INTERVAL
+        change = UncertainRange(
+            *self.key, FALSE, self.filters.at(row, at - 1).delivered, after_night(self.as_of, since), at, changed_at=at,
+            offsets={queue_id: (offset, offset + MAX_SPAN) for queue_id, offset in committed.items()},
+            only_listed=bool(committed), physical_ranges=physical_ranges, reason=IN_FLIGHT,
+        )  # fmt: skip
+        self.changes.append(change)
+
+    def not_passed(self, before: SubscriptionRow, left_at: int, row: SubscriptionRow, at: int) -> None:
+        """The group came back at ``at`` (ms), and nothing says where it stood when it left.
+
+        A held pull may not have passed what did not match.
+        """
+        old, new = self.filters.at(before, left_at - 1), self.filters.at(row, at)
+        if old.delivered == new.delivered:
+            return
+        both = And((old.delivered, new.delivered))
+        change = UncertainRange(
+            *self.key, both, new.delivered, after_night(self.as_of, left_at - HELD_PULL_MS), left_at, changed_at=at,
+            reason=LEFT_PULL,
+        )  # fmt: skip
+        self.changes.append(change)
+
+    def committed_away(self, passed: Mapping[int, OffsetRange], delivered: Predicate, at: int) -> None:
+        """The offsets of the group moved over ``passed`` at ``at`` (ms), though it was seen to have left."""
+        change = UncertainRange(
+            *self.key, FALSE, delivered, BEGINNING, FOREVER, changed_at=at, offsets=passed, only_listed=True,
+            reason=COMMITTED_AWAY,
+        )  # fmt: skip
+        self.of_windows.append(change)
+
+    def last_request(self, row: SubscriptionRow, at: int) -> None:
+        """A SimpleConsumer left at ``at`` (ms), and the proxy held its request."""
+        matches = self.filters.at(row, at - 1).delivered
+        begin, end = at - ENTRY_DELAY, at + HELD_PULL_MS
+        self.changes.append(
+            UncertainRange(*self.key, FALSE, matches, begin, end, changed_at=row.valid_from, reason=LEFT)
+        )
+
+    def held_in_old_queue(self, restart: QueueRestart, row: SubscriptionRow, mode: ConsumeMode) -> None:
+        """A queue began again while the group pulled: the broker may have held a pull of the old one."""
+        change = UncertainRange(
+            *self.key, FALSE, self.filters.at(row, restart.at).delivered, restart.at, restart.at + HELD_PULL_MS,
+            changed_at=row.valid_from, offsets={restart.queue_id: (0, NO_END)}, only_listed=True,
+            physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)}, reason=HELD_IN_OLD_QUEUE, mode=mode,
+        )  # fmt: skip
+        self.changes.append(change)
+
+
+# Clients of a group that seem to disagree, or that do.
+
+
+def outside(changes: Iterable[UncertainRange], begin: int, end: int) -> list[UncertainRange]:
+    """The parts of the changes before and after [``begin``, ``end``) (ms), in which all is uncertain anyway."""
+    parts = []
+    for change in changes:
+        parts += [
+            replace(change, stored_from=since, stored_to=until)
+            for since, until in (
+                (change.stored_from, min(change.stored_to, begin)),
+                (max(change.stored_from, end), change.stored_to),
+            )
+            if since < until
+        ]
+    return parts
+
+
+def with_seeming(
+    changes: Iterable[UncertainRange],
+    seeming: Iterable[SeemingDisagreement],
+    filters: FiltersInForce,
+    as_of: int | None,
+) -> list[UncertainRange]:
+    """The changes of a group and topic, and the times in which its clients seem to disagree: all is uncertain there.
+
+    A change in these times is a part of the disagreement, and makes nothing uncertain after it. ``as_of``: the end of
+    the last night, ms. It counted what it could see to be uncertain.
+    """
+    uncertain = list(changes)
+    for disagreement in seeming:
+        begin, end = disagreement.valid_from, disagreement.end
+        parts = outside(uncertain, begin, end)
+        uncertain = [part for part in parts if not begin <= part.changed_at < end <= part.stored_from]
+        if as_of is not None and disagreement.seen_at <= as_of:
+            begin = after_night(as_of, begin)
+        asked = [filters.at(row, row.valid_from) for row in disagreement.rows if filters.is_pulling(row)]
+        if begin < end and len(asked) > 1:
+            uncertain.append(matched_by_some(asked, begin, end, disagreement.valid_from))
+    return uncertain
+
+
+def read_by_any(
+    states: Iterable[GroupClients], rows: Sequence[SubscriptionRow], filters: FiltersInForce, as_of: int | None
+) -> Iterator[UncertainRange]:
+    """The messages of the night that only some clients of a group match, whose requests filter for all of them.
+
+    ``states``: those in which its clients subscribe differently.
+    """
+    for state in states:
+        asked = {row.filter: row for row in rows if row.filter in state.filters and filters.is_pulling(row)}
+        begin = after_night(as_of, state.valid_from)
+        if begin < state.end and len(asked) > 1:
+            client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
+            yield matched_by_some(client_filters, begin, state.end, state.valid_from, CLIENTS_DIFFER)
+
+
+def registered_only(
+    registered: Iterable[SubscriptionRow],
+    rows: Sequence[SubscriptionRow],
+    filters: FiltersInForce,
+    as_of: int | None,
+) -> Iterator[UncertainRange]:
+    """The messages of the night that only one subscription matches: what is registered, or what requests carry.
+
+    ``rows``: the states of a group that pops, as its requests carry them.
+    """
+    carried = {row.valid_from for row in rows}
+    for row in registered:
+        begin = after_night(as_of, row.valid_from)
+        asked = state_at(rows, row.valid_from)
+        if row.valid_from not in carried and asked is not None and begin < row.end:
+            both = asked, replace(row, topic=asked.topic, pops=True)
+            if filters.is_pulling(both[1]):
+                filters_of_both = [filters.at(subscription, row.valid_from) for subscription in both]
+                yield matched_by_some(filters_of_both, begin, row.end, row.valid_from, UNTIL_NEW_CLIENT)
+
+
+def not_registered_yet(
+    rows: Sequence[SubscriptionRow],
+    requests: Mapping[int, SubscriptionEvent],
+    filters: FiltersInForce,
+    as_of: int | None,
+    taken_at: int | None,
+) -> Iterator[UncertainRange]:
+    """The messages of the night that requests of SimpleConsumers may have read with what they had not registered yet.
+
+    ``requests``: the events that name the subscription. They say nothing of requests. ``taken_at``: when the night
+    ended, ms.
+    """
+    if any(event.operation is Operation.POP_SUBSCRIPTION for event in requests.values()):
+        return
+    for row, after in zip(rows, [*rows[1:], None], strict=True):
+        goes_on = after is not None and filters.is_pulling(after)
+        end = taken_at if row.valid_to is None else row.valid_to - ENTRY_DELAY  # then its last request counts
+        if goes_on or end is None or not filters.is_pulling(row) or protocol_before(requests, end) != GRPC_SIMPLE:
+            continue
+        begin = after_night(as_of, max(end - SETTINGS, row.valid_from))
+        if begin < end:
+            yield UncertainRange(
+                *row.key, FALSE, TRUE, begin, end, changed_at=row.valid_from, reason=NOT_REGISTERED_YET
+            )
+
+
+def popped_again(
+    rows: Sequence[SubscriptionRow], killed_at: int | None, filters: FiltersInForce, as_of: int | None
+) -> Iterator[UncertainRange]:
+    """What a group popped in the seconds before the broker was killed in the night: it may have popped it twice.
+
+    ``killed_at``: when that was at the earliest (ms); None: it was not killed.
+    """
+    row = None if killed_at is None else state_at(rows, killed_at)
+    if killed_at is None or row is None or not filters.is_pulling(row):
+        return
+    begin = after_night(as_of, killed_at - FIRST_SAVE)
+    if begin <= killed_at:
+        matches = filters.at(row, killed_at).delivered
+        yield UncertainRange(*row.key, FALSE, matches, begin, killed_at + 1, changed_at=row.valid_from, reason=KILLED)
