@@ -31,6 +31,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import field, replace
 from functools import cache, cached_property, partial
 
+import numpy as np
+
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
@@ -53,6 +55,7 @@ from filtering.consumption.uncertainty import (
     registered_only,
     with_seeming,
 )
+from filtering.delivery.entries import Int64s
 from filtering.delivery.message_filter import FiltersInForce
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainRange
 from filtering.frozen import frozen
@@ -96,6 +99,19 @@ class NightPlan:
     lost: Sequence[PullWindow] = ()
     allocated: Mapping[GroupTopic, Set[int]] = field(default_factory=dict)
     assumed: Mapping[GroupTopic, int] = field(default_factory=dict)
+
+    @cached_property
+    def instants(self) -> Mapping[str, Int64s]:
+        """By topic, the times (ms) at which groups left, ascending. How far queues came then is noted while reading."""
+        left_at: defaultdict[str, set[int]] = defaultdict(set)
+        for group in self.groups:
+            if group.stopped_at is not None:
+                left_at[group.key[1]].add(group.stopped_at)
+        return {topic: np.array(sorted(times), np.int64) for topic, times in left_at.items()}
+
+
+NOTHING_PLANNED = NightPlan((), (), (), ())
+"""Of a run that does not deliver."""
 
 
 def plan_night(

@@ -36,12 +36,11 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import broadcasting_clients
-from filtering.consumption.offsets import BrokerOffsets, GroupNight, QueueRestart, TopicOffsets
-from filtering.consumption.plan import NightPlan, plan_night
+from filtering.consumption.offsets import BrokerOffsets, QueueRestart, TopicOffsets
+from filtering.consumption.plan import NOTHING_PLANNED, NightPlan, plan_night
 from filtering.delivery.entries import Int64s, MultiDispatch, MultiQueue, Queue
 from filtering.delivery.message_filter import NightFilters
 from filtering.delivery.pull_window import (
@@ -79,7 +78,15 @@ from jobs.night.pops import (
 )
 from jobs.night.pulled_between_pops import pulls_between_pops, uncertain_pulls, unpopped
 from jobs.night.repeat import NewMessages
-from jobs.night.rows import FilteredPart, ProgressRows, committed_rows, current_offset_rows, progress_rows, queue_nights
+from jobs.night.rows import (
+    FilteredPart,
+    ProgressRows,
+    QueueNight,
+    committed_rows,
+    current_offset_rows,
+    progress_rows,
+    queue_nights,
+)
 from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.tasks import (
     WRITTEN_BY_TASKS,
@@ -132,7 +139,7 @@ class NightTasks:
     changes: Changes
     session: Session
     hooks: Sequence[FilterHook]
-    new: NewMessages
+    messages: NewMessages
     traces: list[DataFile] = field(default_factory=list)
     """The files of consumptions, whose rows still lack the messages that they mean."""
 
@@ -212,15 +219,15 @@ class NightTasks:
     ) -> Callable[[LogRange], RangeResult]:
         """A function that reads a range of the log, and writes files of ``tables``."""
         work = self.work(tables, topics)
-        return partial(read_range, store=plan.log.store, work=work, bodies=self.new.bodies)
+        return partial(read_range, store=plan.log.store, work=work, bodies=self.messages.bodies)
 
     def read_again(
         self, parts: Iterable[LogRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]
     ) -> TaskResult:
         """Reads parts of the log in this process: few messages that an earlier night could not read."""
         total = TaskResult()
-        if self.new.plan is not None:
-            read = self.reader(self.new.plan, tables, topics)
+        if self.messages.plan is not None:
+            read = self.reader(self.messages.plan, tables, topics)
             for part in parts:
                 total.add(read(part).result)
         return total
@@ -265,15 +272,6 @@ def by_topic(items: Iterable[TopicItem]) -> dict[str, list[TopicItem]]:
     for item in items:
         grouped[item.topic].append(item)
     return dict(grouped)
-
-
-def times_of_leaving(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64]]:
-    """The times (ms) at which groups left, by topic, ascending."""
-    left_at: defaultdict[str, set[int]] = defaultdict(set)
-    for group in groups:
-        if group.stopped_at is not None:
-            left_at[group.key[1]].add(group.stopped_at)
-    return {topic: np.array(sorted(times), np.int64) for topic, times in left_at.items()}
 
 
 def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
@@ -500,7 +498,7 @@ class Night:
     state: BrokerState
     events: Sequence[SubscriptionEvent]
     offsets: BrokerOffsets
-    new: NewMessages
+    messages: NewMessages
     changes: Changes
     expressions: Expressions
     session: Session
@@ -528,41 +526,15 @@ class Night:
 
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
-        self.history = self.state.history(self.events, self.broker, self.expressions)
-        self._states = states_by_key(self.history)
-        self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks, self.new)
-        self.changes.create_missing((*WRITTEN_BY_TASKS, PULL_WINDOWS, POPS))
-        self.resets_by_time = self._offsets_of_resets()
-        self._events = list(with_offsets(self.events, self.resets_by_time))
-        self._pops = self._when_groups_pop(expects_record=not self.state.nights)
+        self._begin()
         plan = self._plan()
-        if self.hooks:
-            check_groups(self.hooks, [group.key for group in plan.groups])
-        instants = times_of_leaving(plan.groups)
         recovered_bodies = self._read_recovered_bodies()
-        new = self._new(plan, instants)
-        restarts, new_queues = self._restarts(new), _new_queues(plan, new)
-        starts_to_pop = self._note_pops(new)
-        # Rare: what groups pull depends on them, so the messages are read once more.
-        if restarts or new_queues or starts_to_pop:
-            self._tasks.discard(new)
-            self.offsets = replace(self.offsets, restarts=restarts, new_queues=new_queues)
-            plan = self._plan()
-            instants = times_of_leaving(plan.groups)
-            new = self._new(plan, instants)
+        plan, new = self._filter_new(plan)
         backlog = self._backlog(plan)  # before the files of new messages are added: it would filter them, too
         new = self._tasks.add(new)
-        late = self._late(plan, instants)
+        late = self._late(plan)
         popped, passed_over = self._pop()
         pulled = self._pulled_between_pops(passed_over)
-        parts = [part for part in (new, backlog, late, pulled) if part is not None]
-        queues = queue_nights(
-            new.result.queues,
-            late.result.queues if late is not None else {},
-            {topic: known.begins_by_queue for topic, known in self.state.topics.items()},
-            restarts,
-            instants,
-        )
         if pulled is not None:
             plan = replace(
                 plan,
@@ -573,9 +545,11 @@ class Night:
         self._add_consumptions()
         traced = self._decide_by_traces()
         self._add_planned_pops()
+        parts = [part for part in (new, backlog, late, pulled) if part is not None]
+        queues = self._queue_nights(plan, new, late)
         rows = progress_rows(
-            self.state.topics, plan.groups, self.offsets, parts, queues, instants, self.as_of, self.changes.run, popped,
-            traced,
+            self.state.topics, plan.groups, self.offsets, parts, queues, plan.instants, self.as_of, self.changes.run,
+            popped, traced,
         )  # fmt: skip
         self._add_progress(rows)
         total = TaskResult()
@@ -583,20 +557,49 @@ class Night:
             total.add_totals(result)
         return NightOutcome(plan, rows, total, self._settled)
 
+    def _begin(self) -> None:
+        """What the plan depends on: the history of subscriptions, the offsets of resets, and which groups pop."""
+        self.history = self.state.history(self.events, self.broker, self.expressions)
+        self._states = states_by_key(self.history)
+        self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks, self.messages)
+        self.changes.create_missing((*WRITTEN_BY_TASKS, PULL_WINDOWS, POPS))
+        self.resets_by_time = self._offsets_of_resets()
+        self._events = list(with_offsets(self.events, self.resets_by_time))
+        self._pops = self._when_groups_pop(expects_record=not self.state.nights)
+
     def _plan(self) -> NightPlan:
+        """Raises UsageError if a filter hook is of a group that is not known."""
         if Step.DELIVER not in self.steps:
-            return NightPlan((), (), (), ())
+            return NOTHING_PLANNED
         offsets = replace(self.offsets, taken_at=self.as_of)
-        return plan_night(
-            self.history,
-            self._events,
-            self.state.offsets,
-            offsets,
-            self.broker,
-            self.state.config,
-            self._pops,
+        plan = plan_night(
+            self.history, self._events, self.state.offsets, offsets, self.broker, self.state.config, self._pops,
             self.pop_groups,
-        )
+        )  # fmt: skip
+        check_groups(self.hooks, [group.key for group in plan.groups])
+        return plan
+
+    def _filter_new(self, plan: NightPlan) -> tuple[NightPlan, FilteredPart]:
+        """Reads the new messages, and filters them by the plan. Returns both.
+
+        Rare: they show that queues began again, or queues or groups that pop of which the plan did not know. What
+        groups pull depends on these, so the night is planned, and the messages are read, once more.
+        """
+        new = self._read_and_filter(plan)
+        restarts, new_queues = self._restarts(new), _new_queues(plan, new)
+        starts_to_pop = self._note_pops(new)
+        if not (restarts or new_queues or starts_to_pop):
+            return plan, new
+        self._tasks.discard(new)
+        self.offsets = replace(self.offsets, restarts=restarts, new_queues=new_queues)
+        plan = self._plan()
+        return plan, self._read_and_filter(plan)
+
+    def _read_and_filter(self, plan: NightPlan) -> FilteredPart:
+        windows, uncertain_ranges = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_ranges)
+        filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
+        topics = self._tasks.works(windows, uncertain_ranges, filter_data, plan.instants)
+        return FilteredPart(windows, uncertain_ranges, self._read_new(topics))
 
     def _when_groups_pop(self, expects_record: bool) -> Pops:
         """``expects_record``: no record was read yet, and there may be one."""
@@ -641,7 +644,7 @@ class Night:
             self._end,
             self._pops.recorded,
             self.offsets.committed,
-            self.new.recovered_ranges,
+            self.messages.recovered_ranges,
         )
         counts = replace(pops.run(), popping=self._pops.recorded.keys())
         return counts, pops.passed_over
@@ -679,19 +682,19 @@ class Night:
     @property
     def _end(self) -> int:
         """The physical offset up to which the night filters messages."""
-        if self.new.plan is not None:
+        if self.messages.plan is not None:
             return NO_END
-        return self.new.stored[1] if self.new.stored is not None else self.state.filtered_to
+        return self.messages.stored[1] if self.messages.stored is not None else self.state.filtered_to
 
     def _offsets_of_resets(self) -> dict[str, dict[int, int]]:
         """The offsets of resets by time: those that earlier nights found, and those of tonight."""
         offsets_by_event = dict(self.state.last.resets_by_time) if self.state.last is not None else {}
         by_time = {event_line(event): event for event in self.events if event.reset_to is not None}
-        new = {line: event for line, event in by_time.items() if line not in offsets_by_event}
-        if Step.DELIVER not in self.steps or not new:
+        of_tonight = {line: event for line, event in by_time.items() if line not in offsets_by_event}
+        if Step.DELIVER not in self.steps or not of_tonight:
             return offsets_by_event
-        queues = StoredQueues(self._rows_of({event.topic or "" for event in new.values()}))
-        for line, event in new.items():
+        queues = StoredQueues(self._rows_of({event.topic or "" for event in of_tonight.values()}))
+        for line, event in of_tonight.items():
             offsets = queues.offsets_by_time(event.topic or "", event.reset_to or 0, event.at, self.offsets.log_start)
             asked = offsets if event.queue_id is None else {event.queue_id: offsets.get(event.queue_id, 0)}
             offsets_by_event[line] = dict(sorted(asked.items()))
@@ -703,9 +706,9 @@ class Night:
         in_lmqs = [one_of("topic", [topic for topic in topics if is_lmq(topic)])]
         rows = self.changes.rows(COMMITLOG, QUEUE_COLUMNS, where)
         rows = with_lmqs(rows, self.changes.rows(CONSUMEQUEUE, QUEUE_COLUMNS[:-1], in_lmqs))
-        if self.new.plan is None:
+        if self.messages.plan is None:
             return rows
-        new = self._new(NightPlan((), (), (), ()), {})
+        new = self._read_and_filter(NOTHING_PLANNED)
 
         def new_rows(table: Table, columns: Sequence[str], wanted: Where) -> pa.Table:
             paths = [file.path for file in new.result.files[table.name]]
@@ -725,6 +728,14 @@ class Night:
             return greatest(self.changes.rows(CONSUMEQUEUE, names, where), names[:2], names[2])
 
         return find_restarts(new.result.queues, self.state.topics, physical_offsets, self.offsets.log_start)
+
+    def _queue_nights(
+        self, plan: NightPlan, new: FilteredPart, late: FilteredPart | None
+    ) -> dict[str, dict[int, QueueNight]]:
+        """The progress of each queue, by topic and queue id."""
+        late_queues = late.result.queues if late is not None else {}
+        begins = {topic: known.begins_by_queue for topic, known in self.state.topics.items()}
+        return queue_nights(new.result.queues, late_queues, begins, self.offsets.restarts, plan.instants)
 
     def _add_progress(self, rows: ProgressRows) -> None:
         self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])
@@ -754,23 +765,17 @@ class Night:
 
     def _read_recovered_bodies(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""
-        parts = self.new.plan.recovered_bodies if self.new.plan is not None else ()
+        parts = self.messages.plan.recovered_bodies if self.messages.plan is not None else ()
         recovered_bodies = self._tasks.read_again(parts, (COMMITLOG, POP_RECORDS, QUARANTINE, CONSUMPTIONS), {})
         self._tasks.add_files(recovered_bodies)
         return recovered_bodies
 
-    def _new(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> FilteredPart:
-        windows, uncertain_ranges = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_ranges)
-        filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
-        topics = self._tasks.works(windows, uncertain_ranges, filter_data, instants)
-        return FilteredPart(windows, uncertain_ranges, self._read_new(topics))
-
     def _read_new(self, topics: Mapping[str, TopicWork]) -> TaskResult:
         begin = self.state.filtered_to
         total = self._make_entries(topics, begin=begin)
-        if self.new.plan is not None:
-            read = self._tasks.reader(self.new.plan, self._tables_of_log, topics)
-            for result in read_ranges(self.new.plan, read, self.session):
+        if self.messages.plan is not None:
+            read = self._tasks.reader(self.messages.plan, self._tables_of_log, topics)
+            for result in read_ranges(self.messages.plan, read, self.session):
                 total.add(result.result)
                 self._settled = result.settled
         dispatch = self._multi_dispatch()
@@ -804,9 +809,9 @@ class Night:
         if result.is_multi_dispatched:
             result.add(self._tasks.dispatch_to_lmqs(result.files[COMMITLOG.name], stored, topics, dispatch))
 
-    def _late(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> FilteredPart | None:
+    def _late(self, plan: NightPlan) -> FilteredPart | None:
         """Filters messages that earlier nights could not read, as those nights would have filtered them."""
-        recovered_ranges = self.new.recovered_ranges
+        recovered_ranges = self.messages.recovered_ranges
         stored = self._stored(end=self.state.filtered_to)
         if not recovered_ranges and stored is None:
             return None
@@ -818,7 +823,7 @@ class Night:
             )
         filter_data = filter_data_in_force(self.history, self.broker)
         topic_windows = by_topic(windows)
-        works = self._tasks.works(topic_windows, {}, filter_data, instants)
+        works = self._tasks.works(topic_windows, {}, filter_data, plan.instants)
         late = FilteredPart(topic_windows, {}, self._read_late(works))
         topics = {topic for topic, _ in late.result.queues}
         rows = late_window_rows((window for window in windows if window.topic in topics), self.changes.run)
@@ -827,7 +832,7 @@ class Night:
 
     def _read_late(self, topics: Mapping[str, TopicWork]) -> TaskResult:
         total = self._make_entries(topics, end=self.state.filtered_to)
-        total.add(self._tasks.read_again(self.new.recovered_ranges, self._tables_of_log, topics))
+        total.add(self._tasks.read_again(self.messages.recovered_ranges, self._tables_of_log, topics))
         # The offsets that these messages note are where the later ones left room for them.
         dispatch = replace(self._multi_dispatch(), queues={})
         self._add_lmq_entries(total, topics, dispatch, self._stored(end=self.state.filtered_to))
@@ -840,9 +845,9 @@ class Night:
 
     def _stored(self, begin: int = 0, end: int = NO_END) -> PhysicalRange | None:
         """Where, between two physical offsets, this run makes the entries of stored messages."""
-        if self.new.stored is None or not self.steps & {Step.DISPATCH, Step.DELIVER}:
+        if self.messages.stored is None or not self.steps & {Step.DISPATCH, Step.DELIVER}:
             return None
-        first, last = max(begin, self.new.stored[0]), min(end, self.new.stored[1])
+        first, last = max(begin, self.messages.stored[0]), min(end, self.messages.stored[1])
         return (first, last) if first < last else None
 
     def _make_entries(self, topics: Mapping[str, TopicWork], begin: int = 0, end: int = NO_END) -> TaskResult:

@@ -213,33 +213,6 @@ class NightInputs:
         return inputs
 
 
-def is_nothing_new(
-    state: BrokerState,
-    plan: LogPlan | None,
-    events: NightEvents,
-    redo_from: int | None,
-    fingerprints: Mapping[str, str],
-    broker: Broker,
-    steps: frozenset[Step],
-    is_compiled: bool,
-) -> bool:
-    """Whether a night would leave all tables unchanged. ``is_compiled``: what subscriptions compile to is stored."""
-    last = state.last
-    if last is None or redo_from is not None or events.new or broker.config != last.broker:
-        return False
-    if last.version_is_assumed and broker.version_from == GIVEN:
-        return False
-    if plan is not None and (plan.ranges or plan.recovered_ranges or plan.recovered_bodies or plan.cut is not None):
-        return False
-    if Step.REGISTER in steps and not is_compiled:
-        return False
-    if Step.DISPATCH in steps and last.dispatched_to != last.ingested_to:
-        return False
-    if Step.DELIVER in steps and last.delivered_to != last.dispatched_to:
-        return False
-    return all(fingerprints[name] == last.inputs.get(name) for name in _COMPARED_INPUTS if name in fingerprints)
-
-
 def redo_instant(
     state: BrokerState, broker: Broker, events: NightEvents, file: SubscriptionFile | None, options: NightOptions
 ) -> int | None:
@@ -268,3 +241,62 @@ def redo_instant(
             f"always had the new values, or --redo-from {last.as_of + 1} if they changed after the last night"
         )
     return given
+
+
+# What is new.
+
+
+@frozen
+class NightStart:
+    """What the tables have, and what is new, when a night begins.
+
+    ``stored``: the state of the broker in the tables. ``continued``: the state to which the night is added: the same,
+    or empty if a new epoch begins. ``redo_from``: the time (ms) from which nights are repeated first. ``is_compiled``:
+    whether the tables have all predicates of this version of mqsieve.
+    """
+
+    broker: Broker
+    inputs: NightInputs
+    options: NightOptions
+    stored: BrokerState
+    continued: BrokerState
+    log_plan: LogPlan | None
+    events: NightEvents
+    redo_from: int | None
+    fingerprints: Mapping[str, str]
+    is_compiled: bool
+
+    @property
+    def is_nothing_new(self) -> bool:
+        """Whether the tables have all of it, so that no night is run."""
+        last, log, steps = self.stored.last, self.log_plan, self.options.steps
+        if last is None or self.redo_from is not None or self.events.new or self.broker.config != last.broker:
+            return False
+        if not last.has_windows or (last.version_is_assumed and self.broker.version_from == GIVEN):
+            return False
+        if log is not None and (log.ranges or log.recovered_ranges or log.recovered_bodies or log.cut is not None):
+            return False
+        if Step.REGISTER in steps and not self.is_compiled:
+            return False
+        if Step.DISPATCH in steps and last.dispatched_to != last.ingested_to:
+            return False
+        if Step.DELIVER in steps and last.delivered_to != last.dispatched_to:
+            return False
+        given = self.fingerprints
+        return all(given[name] == last.inputs.get(name) for name in _COMPARED_INPUTS if name in given)
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether pull_windows has the windows of all nights."""
+        return self.stored.last is None or self.stored.last.has_windows
+
+    @property
+    def read_queues(self) -> Mapping[str, int]:
+        """By topic, the numbers of queues now, which count where a night did not know them."""
+        return self.inputs.snapshot.offsets.read_queues if self.inputs.snapshot is not None else {}
+
+    @property
+    def rewrites_subscriptions(self) -> bool:
+        """Whether the rows of subscriptions may have changed even if the events are the same."""
+        has_new_config = self.continued.last is None or self.continued.last.broker != self.broker.config
+        return has_new_config or self.redo_from is not None or not self.is_compiled

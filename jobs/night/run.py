@@ -42,8 +42,8 @@ from jobs.night.night_inputs import (
     NightEvents,
     NightInputs,
     NightOptions,
+    NightStart,
     events_until,
-    is_nothing_new,
     night_events,
     redo_instant,
     seen_after_nights,
@@ -65,6 +65,7 @@ from schemas.delta.table_rows import one_of, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, time_text
 from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade, withdrawals_text
+from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import (
     ASSUMED_QUEUES,
     CUT,
@@ -103,15 +104,15 @@ def ledger_entry(
     job: str, night: Night, outcome: NightOutcome, fingerprints: Mapping[str, str], remarks: Sequence[str]
 ) -> LedgerEntry:
     """The ledger entry of a night, without the states of tables, and with the ``fingerprints`` of its inputs."""
-    state, steps, new, changes = night.state, night.steps, night.new, night.changes
-    plan, last = new.plan, state.last
+    state, steps, messages, changes = night.state, night.steps, night.messages, night.changes
+    plan, last = messages.plan, state.last
     ingested_to = _ingested_to(state, plan, MESSAGE_LOG in fingerprints, outcome, changes)
     dispatched_to, delivered_to = (last.dispatched_to, last.delivered_to) if last else (None, None)
     if Step.DISPATCH in steps:
         dispatched_to = ingested_to
     elif Step.DELIVER not in steps:
-        dispatched_to = _not_beyond(new, dispatched_to)
-    delivered_to = dispatched_to if Step.DELIVER in steps else _not_beyond(new, delivered_to)
+        dispatched_to = _not_beyond(messages, dispatched_to)
+    delivered_to = dispatched_to if Step.DELIVER in steps else _not_beyond(messages, delivered_to)
     cut = "" if plan is None or plan.cut is None else str(plan.cut)
     inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
     if Step.DELIVER in steps:
@@ -165,11 +166,12 @@ def decided(night: Night, outcome: NightOutcome) -> dict[str, str]:
     }
 
 
-def _not_beyond(new: NewMessages, offset: int | None) -> int | None:
+def _not_beyond(messages: NewMessages, offset: int | None) -> int | None:
     """A physical offset up to which a step is done; it may have new messages before it, which later steps must find."""
-    return (
-        None if offset is None else min([offset, *(part.start for part in new.recovered_ranges), *(new.stored or ())])
-    )
+    if offset is None:
+        return None
+    offsets: list[int] = [offset, *(part.start for part in messages.recovered_ranges), *(messages.stored or ())]
+    return min(offsets)
 
 
 def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:
@@ -207,6 +209,25 @@ def _ingested_to(
 
 
 NAMED = 20
+
+
+def _remarks(
+    start: NightStart,
+    log: IngestedLog,
+    outcome: NightOutcome,
+    history: Sequence[SubscriptionRow],
+    offsets: BrokerOffsets,
+) -> list[str]:
+    broker, inputs = start.broker, start.inputs
+    nights, as_of = start.continued.nights, start.stored.as_of
+    has_messages = log.has_messages or not start.stored.topics
+    return [
+        *version_remarks(broker, nights[-1] if nights else None),
+        *log_remarks(broker, inputs.snapshot, start.log_plan, as_of),
+        *input_remarks(broker, inputs, start.options, bool(nights and nights[-1].hooks), has_messages),
+        *watch_remarks(inputs, as_of),
+        *outcome_remarks(outcome, history, offsets),
+    ]
 
 
 def version_remarks(broker: Broker, last_night: LedgerEntry | None) -> Iterator[str]:
@@ -385,83 +406,75 @@ class NightRunner:
     def run_night(self, broker: Broker, inputs: NightInputs, options: NightOptions) -> NightReport:
         """Adds the new inputs of one broker to the tables. Each table gets one commit; the ledger is last.
 
-        The tables have the state ``stored_state``. The night goes on from ``continued``, which is the same, or empty if
-        a new epoch begins; and from ``state_before`` once nights were repeated.
-
         Raises UsageError if the inputs do not continue those of earlier nights.
         """
         begun = time.monotonic()
         self._in_spark = False
-        stored_state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
-        is_compiled = keep_compiled(self.warehouse, stored_state.entries, self.expressions)
-        log_plan = self._plan_log(inputs.snapshot, stored_state, options.new_epoch)
+        start = self._start(broker, inputs, options)
+        if start.is_nothing_new:
+            history = start.stored.history(start.events.events, broker.config, self.expressions)
+            return NightReport(broker, inputs, start.events, history, seconds=time.monotonic() - begun)
+        changes = self._changes(broker)
+        cut = start.log_plan.cut if start.log_plan else None
+        repeat = plan_repeat(start.stored, cut, start.redo_from, text_of(options.hooks), changes)
+        state = self._repeat_nights(start, repeat, changes)
+        log = IngestedLog(has_messages=False, new=None)
+        if inputs.message_log is not None:
+            log = ingest_message_log(inputs.message_log, options.bodies, start.stored.last, changes, self._spark)
+        night = self._night(start, state, repeat.rest, log, changes)
+        outcome = night.run()
+        outcome.result.damaged_bodies += log.damaged_bodies
+        history = list(night.history)
+        if len(night.events) < len(start.events.events):
+            history = state.history(start.events.events, broker.config, self.expressions)
+        if Step.REGISTER in options.steps:
+            write_subscriptions(start.events, history, start.continued, inputs, changes, start.rewrites_subscriptions)
+        remarks = _remarks(start, log, outcome, history, night.offsets)
+        fingerprints = {**start.fingerprints, REPEATED_FROM: repeat.nights[0].entry.run if repeat.nights else ""}
+        if log.numbered is not None:
+            fingerprints[NUMBERED_LINES] = log.numbered.text
+        entry = self._commit(changes, ledger_entry(self.job, night, outcome, fingerprints, remarks))
+        seconds, workers = time.monotonic() - begun, outcome.result.workers
+        return NightReport(broker, inputs, start.events, history, outcome, entry, seconds, self._in_spark, workers)
+
+    def _start(self, broker: Broker, inputs: NightInputs, options: NightOptions) -> NightStart:
+        """Compares the inputs with the tables. Raises UsageError if they do not continue those of earlier nights."""
+        stored = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
+        is_compiled = keep_compiled(self.warehouse, stored.entries, self.expressions)
+        log_plan = self._plan_log(inputs.snapshot, stored, options.new_epoch)
         begins_anew = log_plan is not None and log_plan.cut == 0
-        continued = BrokerState(()) if begins_anew else stored_state
+        continued = BrokerState(()) if begins_anew else stored
         given = seen_after_nights(inputs.subscriptions, continued, options.redo_from)
         events = night_events(continued, given, broker.config, self.expressions)
         redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
         fingerprints = inputs.fingerprints(options, continued, events, broker)
-        nothing_new = is_nothing_new(
-            stored_state, log_plan, events, redo_from, fingerprints, broker, options.steps, is_compiled
+        return NightStart(
+            broker, inputs, options, stored, continued, log_plan, events, redo_from, fingerprints, is_compiled
         )
-        has_windows = stored_state.last is None or stored_state.last.has_windows
-        if nothing_new and has_windows:
-            history = stored_state.history(events.events, broker.config, self.expressions)
-            return NightReport(broker, inputs, events, history, seconds=time.monotonic() - begun)
-        changes = self._changes(broker)
-        repeat = plan_repeat(
-            stored_state, log_plan.cut if log_plan else None, redo_from, text_of(options.hooks), changes
-        )
-        read_queues = inputs.snapshot.offsets.read_queues if inputs.snapshot is not None else {}
-        if not has_windows:  # repeated nights may have late messages of earlier ones
-            plan_older_nights(repeat.state, events.events, read_queues, self.expressions, changes)
-        state_before = self._repeat_nights(
-            repeat, continued, broker, events.events, changes, options.hooks, read_queues
-        )
-        forget_unsettled(state_before, log_plan, changes)
-        if Step.DELIVER in options.steps:
-            forget_undelivered(state_before, changes)
-        new = NewMessages(log_plan, options.bodies, repeat.rest or stored_before(state_before, options.steps))
-        log = IngestedLog(has_messages=False, new=None)
-        if inputs.message_log is not None:
-            log = ingest_message_log(inputs.message_log, options.bodies, stored_state.last, changes, self._spark)
-            new = new.with_stored(log.new) if log.new is not None else new
-        as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
-        offsets = _offsets(inputs, state_before, options.steps, changes)
-        has_queue_ids = log.numbered is None and (inputs.snapshot is not None or state_before.has_queue_ids)
-        known_queues = {**(state_before.last.read_queues if state_before.last else {}), **read_queues}
+
+    def _night(
+        self, start: NightStart, state: BrokerState, rest: PhysicalRange | None, log: IngestedLog, changes: Changes
+    ) -> Night:
+        """The night after ``state``. ``rest``: where stored messages are of repeated nights that it must filter, too.
+
+        ``log``: what was read of a message log.
+        """
+        inputs, steps, hooks = start.inputs, start.options.steps, start.options.hooks
+        messages = NewMessages(start.log_plan, start.options.bodies, rest or stored_before(state, steps))
+        if log.new is not None:
+            messages = messages.with_stored(log.new)
+        as_of = max(_end_of_night(inputs, start.events, changes, state.last), state.as_of or 0)
+        offsets = _offsets(inputs, state, steps, changes)
+        has_queue_ids = log.numbered is None and (inputs.snapshot is not None or state.has_queue_ids)
+        known_queues = {**(state.last.read_queues if state.last else {}), **start.read_queues}
         offsets = replace(offsets, read_queues=known_queues, has_queue_ids=has_queue_ids)
-        if Step.DELIVER in options.steps or inputs.snapshot is not None:
-            forget_undelivered_offsets(state_before, changes)
-        night = Night(
-            broker=broker.config, state=state_before, events=events_until(events.events, as_of), offsets=offsets,
-            new=new, changes=changes, expressions=self.expressions, session=self._spark, as_of=as_of,
-            steps=options.steps, hooks=options.hooks, **_pops(state_before.last, fingerprints.get(POP_GROUPS), as_of),
+        if Step.DELIVER in steps or inputs.snapshot is not None:
+            forget_undelivered_offsets(state, changes)
+        return Night(
+            broker=start.broker.config, state=state, events=events_until(start.events.events, as_of), offsets=offsets,
+            messages=messages, changes=changes, expressions=self.expressions, session=self._spark, as_of=as_of,
+            steps=steps, hooks=hooks, **_pops(state.last, start.fingerprints.get(POP_GROUPS), as_of),
         )  # fmt: skip
-        outcome = night.run()
-        outcome.result.damaged_bodies += log.damaged_bodies
-        history = list(night.history)
-        if len(night.events) < len(events.events):
-            history = state_before.history(events.events, broker.config, self.expressions)
-        if Step.REGISTER in options.steps:
-            has_new_config = continued.last is None or continued.last.broker != broker.config
-            rewrite = has_new_config or redo_from is not None or not is_compiled
-            write_subscriptions(events, history, continued, inputs, changes, rewrite)
-        had_hooks = bool(continued.nights and continued.nights[-1].hooks)
-        remarks = [
-            *version_remarks(broker, continued.nights[-1] if continued.nights else None),
-            *log_remarks(broker, inputs.snapshot, log_plan, stored_state.as_of),
-            *input_remarks(broker, inputs, options, had_hooks, log.has_messages or not stored_state.topics),
-            *watch_remarks(inputs, stored_state.as_of),
-            *outcome_remarks(outcome, history, offsets),
-        ]
-        repeated_from = repeat.nights[0].entry.run if repeat.nights else ""
-        if log.numbered is not None:
-            fingerprints[NUMBERED_LINES] = log.numbered.text
-        entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
-        entry = self._commit(changes, entry)
-        seconds, workers = time.monotonic() - begun, outcome.result.workers
-        return NightReport(broker, inputs, events, history, outcome, entry, seconds, self._in_spark, workers)
 
     def _plan_log(self, snapshot: StoreSnapshot | None, state: BrokerState, new_epoch: bool) -> LogPlan | None:
         """What is new in the log of a store. Raises UsageError if the tables have messages without queue ids."""
@@ -496,30 +509,25 @@ class NightRunner:
         self.entries.append(entry)
         return entry
 
-    def _repeat_nights(
-        self,
-        repeat: Repeat,
-        continued: BrokerState,
-        broker: Broker,
-        events: Sequence[SubscriptionEvent],
-        changes: Changes,
-        hooks: Sequence[FilterHook],
-        read_queues: Mapping[str, int],
-    ) -> BrokerState:
-        """Repeats nights. ``continued``: the state to which ``broker`` adds a night. Returns the state after them.
-
-        ``read_queues``: the numbers of queues now, which count where a night did not know them.
-        """
+    def _repeat_nights(self, start: NightStart, repeat: Repeat, changes: Changes) -> BrokerState:
+        """Repeats nights, and removes what the new night makes again. Returns the state after them."""
+        events, continued, broker = start.events.events, start.continued, start.broker
+        if not start.has_windows:  # repeated nights may have late messages of earlier ones
+            plan_older_nights(repeat.state, events, start.read_queues, self.expressions, changes)
         state = repeat.state
         for past in repeat.nights:
-            known = {**read_queues, **past.offsets.read_queues}
+            known = {**start.read_queues, **past.offsets.read_queues}
             past = replace(past, offsets=replace(past.offsets, read_queues=known))
             config = past.entry.broker
             if continued.last is not None:
                 before, is_given = continued.last.broker, broker.version_from == GIVEN
                 config = repeated_config(past.entry, before, broker.config, is_given)
-            state = self.repeat_night(config, past, state, events, changes, hooks)
-        return replace(state, entries=[*state.entries, *repeat.undelivered])
+            state = self.repeat_night(config, past, state, events, changes, start.options.hooks)
+        state = replace(state, entries=[*state.entries, *repeat.undelivered])
+        forget_unsettled(state, start.log_plan, changes)
+        if Step.DELIVER in start.options.steps:
+            forget_undelivered(state, changes)
+        return state
 
     def repeat_night(
         self,
@@ -535,7 +543,7 @@ class NightRunner:
         stored = past.stored if past.stored[0] < past.stored[1] else None
         night = Night(
             broker=config, state=state, events=events_until(events, as_of), offsets=past.offsets,
-            new=NewMessages(stored=stored), changes=replace(changes, run=past.entry.run),
+            messages=NewMessages(stored=stored), changes=replace(changes, run=past.entry.run),
             expressions=self.expressions, session=self._spark, as_of=as_of, hooks=hooks if past.entry.hooks else (),
             **_pops(state.last, past.entry.inputs.get(POP_GROUPS), as_of),
         )  # fmt: skip
