@@ -62,7 +62,9 @@ COUNTS = (
     DEAD,
 ) = range(len(COUNTS))  # fmt: skip
 TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = range(6)
-"""The columns of ``windows``: four rows of ``bits``, one of ``masks``, and one of ``live_entries`` (-1: no bit map)."""
+"""The columns of ``windows``: rows of BlockBits: four matches, a mask, and the live entries (-1: no bit map)."""
+BUFFER_ROWS = 256
+"""The number of windows whose bits :func:`filter_windows` keeps at once."""
 EVERYTHING, NOTHING = 0, 1
 """The first two rows of ``masks`` and ``live_entries``."""
 
@@ -119,50 +121,68 @@ def clear_elsewhere(commitlog_offsets: Array, bounds: Array, first: Array, end: 
                 mask[row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
 
 
+class BlockBits(NamedTuple):
+    """Packed bits over the entries of a block, which windows combine.
+
+    ``matches``: a row for each predicate; ``planes``: for each position of the filter bit map; ``masks``: for each
+    range of entries; ``live_entries``: for each born time, the entries whose bit map is used
+    (ConsumerFilterData.isMsgInLive).
+    """
+
+    matches: Words
+    planes: Words
+    masks: Words
+    live_entries: Words
+
+
+class BitsOfWindows(NamedTuple):
+    """A buffer of BUFFER_ROWS rows of packed bits, each with the number of its window."""
+
+    bits: Words
+    windows: Int32s
+
+    @classmethod
+    def empty(cls, words: int) -> BitsOfWindows:
+        return cls(np.empty((BUFFER_ROWS, words), np.uint64), np.empty(BUFFER_ROWS, np.int32))
+
+
 @compiled
 def filter_windows(
     windows: Array,
     first: int,
-    bits: Array,
-    planes: Array,
+    block: BlockBits,
     bit_pos: Array,
-    live_entries: Array,
-    masks: Array,
     bounds: Array,
     counts: Array,
-    received: Array,
-    received_of: Array,
-    dropped: Array,
-    dropped_of: Array,
+    received: BitsOfWindows,
+    dropped: BitsOfWindows,
 ) -> tuple[int, int, int]:
-    """Runs the windows from ``first`` on until one of the outputs is full.
+    """Runs the windows from ``first`` on until one of the buffers is full.
 
-    ``bits``: predicates x words; ``planes``: one row for each position of the filter bit map; ``bit_pos``: windows x
-    positions; ``live_entries``: for each born time, the entries whose bit map is used (ConsumerFilterData.isMsgInLive);
-    ``masks``: the entries of a window. ``counts`` (windows x queues x COUNTS) is filled; no hook drops entries here. If
-    a window did not receive just the matches of its expression, its entries go to the next row of ``received`` and its
-    number to ``received_of``. Entries that its client dropped go to ``dropped`` and ``dropped_of``. Returns the first
-    window that is not done, and the number of rows used of both outputs.
+    ``bit_pos``: windows x positions. ``counts`` (windows x queues x COUNTS) is filled; no hook drops entries here. If
+    a window did not receive just the matches of its expression, its entries go to ``received``. Those that its client
+    dropped go to ``dropped``. Returns the first window that is not done, and the number of rows used of both buffers.
     """
+    bits, planes = block.matches, block.planes
     words = bits.shape[1]
     stage1, stage2 = np.empty(words, np.uint64), np.empty(words, np.uint64)
     false_positives, failed = np.empty(words, np.uint64), np.empty(words, np.uint64)
     hit = np.empty(words, np.uint64)
     own = lost = 0
     for window in range(first, len(windows)):
-        if own == len(received) or lost == len(dropped):
+        if own == len(received.bits) or lost == len(dropped.bits):
             return window, own, lost
         if windows[window, MASK] == NOTHING:
             continue
         tags, expression = bits[windows[window, TAGS]], bits[windows[window, EXPRESSION]]
         client, failure = bits[windows[window, CLIENT_TAGS]], bits[windows[window, FAILURE]]
-        mask, live = masks[windows[window, MASK]], windows[window, LIVE]
-        result, rest = received[own], dropped[lost]
+        mask, live = block.masks[windows[window, MASK]], windows[window, LIVE]
+        result, rest = received.bits[own], dropped.bits[lost]
         differs = drops = fails = false_hits = np.uint64(0)
         for word in range(words):
             stage1[word] = tags[word] & mask[word]
         if live >= 0:
-            decided = live_entries[live]
+            decided = block.live_entries[live]
             for word in range(words):  # Numba takes seconds to compile hit[:] = decided.
                 hit[word] = decided[word]
             for position in bit_pos[window]:
@@ -194,10 +214,10 @@ def filter_windows(
                 cell[EVALUATION_ERRORS] = count_range(failed, start, end)
             any_received |= cell[DELIVERED] > 0
         if differs and any_received:
-            received_of[own] = window
+            received.windows[own] = window
             own += 1
         if drops:
-            dropped_of[lost] = window
+            dropped.windows[lost] = window
             lost += 1
     return len(windows), own, lost
 
@@ -468,8 +488,6 @@ def _transposed(square: np.uint64) -> np.uint64:
 # The filters of a topic.
 
 
-BUFFER_ROWS = 256
-"""The number of rows of each buffer that :func:`filter_windows` writes to."""
 RangeOfQueue = tuple[int, OffsetRange]
 """A queue id and a range of its entries."""
 MaskKey = tuple[int, int, tuple[RangeOfQueue, ...], bool, tuple[RangeOfQueue, ...]]
@@ -542,7 +560,8 @@ class TopicFilters:
             bit_maps = None
         live_entries = self._fill_live_entries(entries.store_timestamp, readable)
         counts = np.zeros((self.window_count, len(queue_ids), len(COUNTS)), np.int64)
-        received, dropped = self._filter(matches.bits, planes, live_entries, masks, mask_of, bounds, counts)
+        block = BlockBits(matches.bits, planes, masks.rows, live_entries.rows)
+        received, dropped = self._filter(self._windows_in(masks, mask_of, live_entries), block, bounds, counts)
         delivered = self._delivered(matches, counts, received)
         return BlockResult(
             bit_maps,
@@ -631,34 +650,27 @@ class TopicFilters:
         present = np.bitwise_or.reduce(masks.rows[np.unique(mask_of)], axis=0)
         return planes, packed_bits.unpack(present, rows)
 
-    def _filter(
-        self,
-        bits: Words,
-        planes: Words,
-        live_entries: EntryMasks,
-        masks: EntryMasks,
-        mask_of: Int32s,
-        bounds: Int64s,
-        counts: Int64s,
-    ) -> tuple[list[tuple[Int32s, Words]], list[tuple[Int32s, Words]]]:
-        """What windows received if it differs from what their expression matches, and what their clients dropped."""
-        received: list[tuple[Int32s, Words]] = []
-        dropped: list[tuple[Int32s, Words]] = []
+    def _windows_in(self, masks: EntryMasks, mask_of: Int32s, live_entries: EntryMasks) -> Int32s:
+        """The table of windows for a block: MASK and LIVE are rows of bits. Window i has mask ``mask_of[i]``."""
         windows = self._windows.copy()
         windows[:, MASK] = masks.row_of[mask_of]
         with_live = windows[:, LIVE] >= 0
         windows[with_live, LIVE] = live_entries.row_of[windows[with_live, LIVE]]
-        done = 0
+        return windows
+
+    def _filter(
+        self, windows: Int32s, block: BlockBits, bounds: Int64s, counts: Int64s
+    ) -> tuple[list[tuple[Int32s, Words]], list[tuple[Int32s, Words]]]:
+        """What windows received if it differs from what their expression matches, and what their clients dropped."""
+        all_received: list[tuple[Int32s, Words]] = []
+        all_dropped: list[tuple[Int32s, Words]] = []
+        done, words = 0, block.matches.shape[1]
         while done < self.window_count:
-            own, lost = (np.empty((BUFFER_ROWS, bits.shape[1]), np.uint64) for _ in range(2))
-            own_of, lost_of = np.empty(BUFFER_ROWS, np.int32), np.empty(BUFFER_ROWS, np.int32)
-            done, owned, losing = filter_windows(
-                windows, done, bits, planes, self._bit_pos, live_entries.rows, masks.rows, bounds, counts,
-                own, own_of, lost, lost_of,
-            )  # fmt: skip
-            received.append((own_of[:owned], own[:owned]))
-            dropped.append((lost_of[:losing], lost[:losing]))
-        return received, dropped
+            received, dropped = BitsOfWindows.empty(words), BitsOfWindows.empty(words)
+            done, owned, losing = filter_windows(windows, done, block, self._bit_pos, bounds, counts, received, dropped)
+            all_received.append((received.windows[:owned], received.bits[:owned]))
+            all_dropped.append((dropped.windows[:losing], dropped.bits[:losing]))
+        return all_received, all_dropped
 
     def _delivered(self, matches: Matches, counts: Int64s, received: list[tuple[Int32s, Words]]) -> MatchSets:
         """Most windows received what their expression matches; the others are in ``received``."""
