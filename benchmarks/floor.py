@@ -16,7 +16,6 @@ import pyarrow as pa
 from benchmarks.broker_store import BROKER
 from jobs.night.inputs import StoreSnapshot
 from jobs.night.log import plan_log
-from jobs.night.tasks import LogRange
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFileWriter, Table
@@ -24,6 +23,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import MESSAGES_AT_ONCE, CommitlogRows
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
+from schemas.rocketmq_store.segments import LogRange
 from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE
 

@@ -70,7 +70,7 @@ def _filtered(batches: Iterator[pa.RecordBatch], work: Work) -> Iterator[TaskRes
         for topic in pc.unique(batch["topic"]).to_pylist():
             if topic in work.topics:
                 rows_of_topic = batch.filter(pc.equal(batch["topic"], topic))
-                writer.filter(_entries(topic, rows_of_topic, work.topics[topic].filters.properties))
+                writer.filter_stored(_entries(topic, rows_of_topic, work.topics[topic].filters.properties))
     yield writer.close()
 
 

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from filtering.frozen import frozen
 from jobs.night.inputs import StoreSnapshot
 from jobs.night.past import BrokerState
-from jobs.night.tasks import LogRange, RangeResult
+from jobs.night.tasks import RangeResult
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import Where, one_of, row_groups, sorted_by, tuples, within
@@ -40,7 +40,7 @@ from schemas.messages.stored_messages import PhysicalRange, end_of_messages
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk, first_piece
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.recovery import fingerprint
-from schemas.rocketmq_store.segments import Segment, is_mapped_file
+from schemas.rocketmq_store.segments import LogRange, Segment, is_mapped_file
 from schemas.run_ledger import DAMAGED_BODIES, LAST_MESSAGE
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage

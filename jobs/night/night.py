@@ -90,7 +90,6 @@ from jobs.night.rows import (
 from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.tasks import (
     WRITTEN_BY_TASKS,
-    LogRange,
     QueueProgress,
     Queues,
     RangeResult,
@@ -120,6 +119,7 @@ from schemas.delta.table_rows import (
 from schemas.messages.stored_messages import PhysicalRange, StoredRange, stored_ranges
 from schemas.pops import POP_RECORDS, POPS
 from schemas.pull_windows import PULL_WINDOWS, late_window_rows, planned_windows, window_rows
+from schemas.rocketmq_store.segments import LogRange
 from schemas.run_ledger import LedgerEntry, earlier_configs, first_beyond, unreplaced_runs
 from schemas.spark_tasks import Session
 from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, CURRENT_OFFSETS, DELIVERY_STATS, QUARANTINE, QUEUE_PROGRESS

@@ -37,7 +37,6 @@ from filtering.subscriptions.subscription_row import CompiledSubscription, Subsc
 from filtering.time_spans import DAY, FOREVER
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
-from jobs.night.tasks import LogRange
 from schemas.arrow_batches import codes, gathered, one_array, repeated, replaced
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
@@ -58,6 +57,7 @@ from schemas.delta.table_rows import (
     within,
 )
 from schemas.pops import PLANNED, POP_RECORDS, POPS, RECORDED
+from schemas.rocketmq_store.segments import LogRange
 from schemas.tables import CONSUMEQUEUE
 
 OUTCOMES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DEAD)

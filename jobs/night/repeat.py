@@ -12,7 +12,6 @@ from jobs.night.log import LogPlan
 from jobs.night.past import BrokerState, PastNight, past_nights, read_state_before
 from jobs.night.pops import restore_pops
 from jobs.night.steps import Step
-from jobs.night.tasks import LogRange
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.delta.table_rows import Condition, one_of, within
@@ -20,6 +19,7 @@ from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.pops import POP_RECORDS
+from schemas.rocketmq_store.segments import LogRange
 from schemas.run_ledger import LedgerEntry, filtered_to, first_beyond, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, DERIVED_TABLES, QUARANTINE, QUEUE_PROGRESS, is_of_log

@@ -4,7 +4,7 @@ A task gets a Work: the filters of each topic, and the folders of the tables tha
 the files that it wrote, the counts of each window (TopicCounts), and how far each queue came (QueueProgress). Two
 functions run as tasks:
 
-- :func:`read_range` reads a range of the broker's log, from bytes to rows of all tables.
+- :func:`read_range` reads a range of the broker's log (LogRange), from bytes to rows of all tables.
 - :func:`filter_stored_range` reads messages that earlier nights stored: to make their entries, or to filter the entries
   that they have, for groups that pull them only now.
 
@@ -62,7 +62,7 @@ from schemas.messages.traces import TraceReader
 from schemas.pops import POP_RECORDS
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
 from schemas.rocketmq_store.recovery import is_unfinished
-from schemas.rocketmq_store.segments import Segment
+from schemas.rocketmq_store.segments import LogRange
 from schemas.spark_tasks import Session, Worker, run_tasks, this_worker
 from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE, QUARANTINE
@@ -466,14 +466,14 @@ class NightWriter:
     def add_entries(self, entries: NewEntries) -> None:
         """Writes rows of consumequeue, and filters the entries."""
         if len(entries):
-            bit_maps = [self._dispatch(block) for block in entries.blocks(self._work.wanted)]
+            bit_maps = [self._filter_new(block) for block in entries.blocks(self._work.wanted)]
             self._writers[CONSUMEQUEUE.name].write([entries.table_rows(self._work.run, bit_maps)])
 
-    def filter(self, entries: Entries) -> None:
+    def filter_stored(self, entries: Entries) -> None:
         """Filters entries that are stored already."""
         work = self._work.topics.get(entries.topic)
         if work is not None and len(entries):
-            self._deliver(entries, work, work.filters.run(entries))
+            self._pack(entries, work, work.filters.run(entries))
 
     def close(self) -> TaskResult:
         """Writes the remaining messages. Returns the result."""
@@ -504,31 +504,32 @@ class NightWriter:
             self._writers[DELIVERY_BLOCKS.name].write(self._waiting_blocks)
         self._waiting_blocks, self._waiting_bytes = [], 0
 
-    def _dispatch(self, entries: Entries) -> pa.BinaryArray | None:
-        """Filters the new entries of a topic, and writes their deliveries. Returns their filter bit maps."""
+    def _filter_new(self, entries: Entries) -> pa.BinaryArray | None:
+        """Filters the new entries of a topic, and packs their deliveries. Returns their filter bit maps."""
         work = self._work.topics.get(entries.topic)
         self._note_queues(entries, work)
         if work is None:
             return None
-        outcome = work.filters.run(entries)
-        self._deliver(entries, work, outcome)
-        return outcome.bit_maps
+        filtered = work.filters.run(entries)
+        self._pack(entries, work, filtered)
+        return filtered.bit_maps
 
-    def _deliver(self, entries: Entries, work: TopicWork, outcome: BlockResult) -> None:
+    def _pack(self, entries: Entries, work: TopicWork, filtered: BlockResult) -> None:
+        """Asks the hooks of clients, packs the deliveries into a block, and adds the counts."""
         outcomes = {
-            Outcome.DELIVERED: outcome.delivered,
-            Outcome.DROPPED_BY_CLIENT: outcome.dropped_by_client,
-            Outcome.DEAD: outcome.dead,
+            Outcome.DELIVERED: filtered.delivered,
+            Outcome.DROPPED_BY_CLIENT: filtered.dropped_by_client,
+            Outcome.DEAD: filtered.dead,
         }
         if work.hooks and entries.rows is not None:
-            delivered, dropped = after_hooks(outcome.delivered, work.hooks, entries.rows)
+            delivered, dropped = after_hooks(filtered.delivered, work.hooks, entries.rows)
             outcomes |= {Outcome.DELIVERED: delivered, Outcome.DROPPED_BY_HOOK: dropped}
-            _count_dropped(dropped, outcome, entries)
+            _count_dropped(dropped, filtered, entries)
         if len(entries.without_body) and not work.clients_take_empty_bodies:
-            count_lost_pulls(outcomes[Outcome.DELIVERED], entries, outcome.counts)
-            self.result.in_lost_pulls += int(outcome.counts[:, :, topic_filters.UNCERTAIN].sum())
+            count_lost_pulls(outcomes[Outcome.DELIVERED], entries, filtered.counts)
+            self.result.in_lost_pulls += int(filtered.counts[:, :, topic_filters.UNCERTAIN].sum())
         matches = [block_matches(sets, name, work.recipients) for name, sets in outcomes.items() if len(sets)]
-        self.result.deliveries += int(outcome.counts[:, :, topic_filters.DELIVERED].sum())
+        self.result.deliveries += int(filtered.counts[:, :, topic_filters.DELIVERED].sum())
         for row in block_rows(entries, pa.concat_arrays(matches)) if matches else ():
             block = DELIVERY_BLOCKS.batch(row | {"run": pa.array([self._work.run])}, 1)
             self._waiting_blocks.append(block)
@@ -537,11 +538,11 @@ class NightWriter:
                 self._flush_blocks()
         uncertain = {
             queue_id: [entries_in_doubt]
-            for queue_id, entries_in_doubt in zip(outcome.queue_ids.tolist(), outcome.uncertain, strict=False)
+            for queue_id, entries_in_doubt in zip(filtered.queue_ids.tolist(), filtered.uncertain, strict=False)
             if entries_in_doubt
         }
-        scanned = outcome.scanned[outcome.mask_of]
-        self.result.add_counts(entries.topic, TopicCounts(outcome.queue_ids, scanned, outcome.counts, uncertain))
+        scanned = filtered.scanned[filtered.mask_of]
+        self.result.add_counts(entries.topic, TopicCounts(filtered.queue_ids, scanned, filtered.counts, uncertain))
 
     def _note_queues(self, entries: Entries, work: TopicWork | None) -> None:
         instants = work.instants if work is not None else NO_INSTANTS
@@ -549,13 +550,13 @@ class NightWriter:
             add_progress(self.result.queues, (entries.topic, queue_id), progress)
 
 
-def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -> None:
+def _count_dropped(dropped: MatchSets, filtered: BlockResult, entries: Entries) -> None:
     """Counts the messages that hooks dropped. They were not delivered."""
     _, bounds = entries.queue_bounds
     for match_set in dropped:
         windows, count = list(match_set.windows), np.diff(np.searchsorted(match_set.positions, bounds))
-        outcome.counts[windows, :, topic_filters.DROPPED_BY_HOOK] = count
-        outcome.counts[windows, :, topic_filters.DELIVERED] -= count
+        filtered.counts[windows, :, topic_filters.DROPPED_BY_HOOK] = count
+        filtered.counts[windows, :, topic_filters.DELIVERED] -= count
 
 
 # Ranges of a log.
@@ -563,31 +564,6 @@ def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -
 
 DAMAGE_AT_ONCE = 16
 REST_IS_MISSING = "the log goes on in the next segment, but the rest of this one is missing: copy the store again"
-
-
-@frozen
-class LogRange:
-    """A part of a segment, from the physical offset ``start`` to ``stop`` (exclusive).
-
-    ``data_end``: the offset where the zeros at the end of the segment begin. ``synchronise``: ``start`` may be inside
-    a record. ``ends_log``: the range is the last of the log; if its last record may be incomplete, the next night
-    reads it, unless the bytes have the fingerprint ``seen`` of the night before. ``followed_by``: the physical offset
-    of the next segment, if the range is the last of its segment: then the broker has filled the segment.
-    """
-
-    segment: Segment
-    start: int
-    stop: int
-    data_end: int
-    synchronise: bool = False
-    ends_log: bool = False
-    seen: str | None = None
-    followed_by: int | None = None
-
-    @property
-    def ends_segment(self) -> bool:
-        """Whether it is the last range of its segment."""
-        return self.ends_log or self.followed_by is not None
 
 
 @frozen
@@ -673,7 +649,7 @@ def filter_stored_range(part: StoredRange, commitlog: Storage, consumequeue: Sto
             writer.add(messages.take(np.flatnonzero(~has_entry)) if has_entry.any() else messages)
     else:
         for block in read_entries(part, commitlog, consumequeue, wanted):
-            writer.filter(block)
+            writer.filter_stored(block)
     return writer.close()
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.frozen import frozen
 from schemas.errors import UsageError
 from schemas.storage import Storage
 
@@ -110,6 +111,31 @@ class SegmentBytes:
         if len(data) < wanted:
             data = bytes(data).ljust(wanted, b"\0")
         return np.frombuffer(data, np.uint8)[:length]
+
+
+@frozen
+class LogRange:
+    """A part of a segment, from the physical offset ``start`` to ``stop`` (exclusive).
+
+    ``data_end``: the offset where the zeros at the end of the segment begin. ``synchronise``: ``start`` may be inside
+    a record. ``ends_log``: the range is the last of the log; if its last record may be incomplete, the next night
+    reads it, unless the bytes have the fingerprint ``seen`` of the night before. ``followed_by``: the physical offset
+    of the next segment, if the range is the last of its segment: then the broker has filled the segment.
+    """
+
+    segment: Segment
+    start: int
+    stop: int
+    data_end: int
+    synchronise: bool = False
+    ends_log: bool = False
+    seen: str | None = None
+    followed_by: int | None = None
+
+    @property
+    def ends_segment(self) -> bool:
+        """Whether it is the last range of its segment."""
+        return self.ends_log or self.followed_by is not None
 
 
 def is_mapped_file(name: str) -> bool:
