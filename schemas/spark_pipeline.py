@@ -1,6 +1,6 @@
-"""The pipeline in one page of Spark SQL: from messages, subscriptions and pull windows to deliveries.
+"""The pipeline in Spark SQL: from messages, subscriptions and pull windows to deliveries, in the queries below.
 
-Read this page first. Each query below is a step that a broker or a client takes, in this order:
+Read them first. Each is a step that a broker or a client takes, in this order:
 
 1. ``ENTRIES``: a message that is no open transaction gets a consume queue entry with its tags code.
 2. ``BIT_MAPS``: every SQL92 filter that matches the message sets its Bloom bits (CommitLogDispatcherCalcBitMap).
@@ -8,12 +8,14 @@ Read this page first. Each query below is a step that a broker or a client takes
 4. ``STAGE_1``: the broker checks the entry: its tags code, or the group's bits in its filter bit map.
 5. ``STAGE_2``: the broker evaluates the SQL92 expression on the message's properties.
 6. ``POPPED``: what the broker wrote down of pops needs no plan and no filter: it says what each handed out.
-7. ``DELIVERIES``: the client compares the tag itself, not only its hash.
+7. ``CLIENT`` and ``DELIVERIES``: the client compares the tag itself, not only its hash.
 
-The expressions are those that ``subscriptions`` stores as predicates, evaluated in one projection for each topic
-(:func:`_matches`). A night does not run this page: it matches 64 messages a machine word and writes blocks. It shares
-only the predicates, the planned windows and the rows of ``pops`` with it, so ``audit --engine spark`` checks each with
-the other. The cost here is messages times groups: it is made for tens of groups.
+A name in braces is the result of another query, or a table (:func:`deliveries` passes them). The expressions are those
+that ``subscriptions`` stores as predicates, evaluated in one projection for each topic (:func:`_matches`). The other
+queries make small tables for these, which each worker gets. A night runs none of this: it matches 64 messages a machine
+word and writes blocks. It shares only the predicates, the planned windows and the rows of ``pops`` with it, so
+``audit --engine spark`` checks each with the other. The cost here is messages times groups: it is made for tens of
+groups.
 """
 
 from __future__ import annotations
@@ -50,13 +52,16 @@ NIGHTS = """broker_name STRING, run STRING, began BIGINT, log_from BIGINT, bit_n
 CLIENTS = """broker_name STRING, consumer_group STRING, topic STRING, valid_from BIGINT, valid_to BIGINT,
   subscriptions ARRAY<STRUCT<tags_set: ARRAY<STRING>, code_set: ARRAY<INT>>>"""
 
-# A request that pops a retry topic brings the group's subscription to the original topic.
-_SUBSCRIBED = """if(substr(topic, 1, length(consumer_group) + 8) IN
-    (concat('%RETRY%', consumer_group, '_'), concat('%RETRY%', consumer_group, '+')),
-    substr(topic, length(consumer_group) + 9), topic)"""
 PLANNED = """
-  SELECT *, mode = 'POP' AS pops, if(mode = 'POP', _SUBSCRIBED, topic) AS subscribed FROM {windows}
-  WHERE kind IN ('online', 'backlog', 'reset', 'late')""".replace("_SUBSCRIBED", _SUBSCRIBED)
+  SELECT *, mode = 'POP' AS pops, if(mode = 'POP', popped_topic, topic) AS subscribed FROM {windows}
+  WHERE kind IN ('online', 'backlog', 'reset', 'late')"""
+
+# A request that pops a retry topic brings the group's subscription to the original topic.
+WITH_POPPED_TOPIC = """
+  SELECT *, if(substr(topic, 1, length(consumer_group) + 8) IN
+      (concat('%RETRY%', consumer_group, '_'), concat('%RETRY%', consumer_group, '+')),
+    substr(topic, length(consumer_group) + 9), topic) AS popped_topic
+  FROM {rows}"""
 
 # An SQL92 filter may outlive its subscription: its predicate is that of the state which registered the expression.
 STATES = """
@@ -86,22 +91,20 @@ PREDICATES = """
       ON w.broker_name = u.broker_name AND w.consumer_group = u.consumer_group AND w.subscribed = u.topic
   ) WHERE text IS NOT NULL"""
 
-# java.lang.String.hashCode: over UTF-16 units, as a signed integer of 32 bits.
-_HASH = """(aggregate(regexp_extract_all(hex(encode(coalesce(m.tags, ''), 'UTF-16BE')), '.{{4}}', 0), 0L,
-      (hash, unit) -> (hash * 31 + CAST(conv(unit, 16, 10) AS BIGINT)) & 4294967295L) ^ 2147483648L) - 2147483648L"""
-
 # sys_flag 0x4: a prepared or rolled back transaction. A late message lies in the log before what its night read. A
-# message may have entries in several queues: those in LMQs have no bit map.
+# message may have entries in several queues: those in LMQs have no bit map. A tags code is java.lang.String.hashCode:
+# over UTF-16 units, as a signed integer of 32 bits.
 ENTRIES = """
   SELECT m.* EXCEPT (topic, queue_id, queue_offset), q.topic, q.queue_id, q.queue_offset, q.run,
     m.commitlog_offset < n.log_from AS is_late, n.bit_num AS entry_bits,
     n.makes_bit_maps AND NOT startswith(q.topic, '%LMQ%') AS makes_bit_maps,
     if(delay_level > 0, m.store_timestamp + n.delays[least(delay_level, size(n.delays)) - 1],
-      _HASH) AS tags_code
+      (aggregate(regexp_extract_all(hex(encode(coalesce(m.tags, ''), 'UTF-16BE')), '.{{4}}', 0), 0L, (hash, unit) ->
+        (hash * 31 + CAST(conv(unit, 16, 10) AS BIGINT)) & 4294967295L) ^ 2147483648L) - 2147483648L) AS tags_code
   FROM {messages} m
   JOIN {stored} q ON q.broker_name = m.broker_name AND q.commitlog_offset = m.commitlog_offset
   JOIN {nights} n ON n.broker_name = q.broker_name AND n.run = q.run
-  WHERE m.sys_flag & 4 = 0""".replace("_HASH", _HASH)
+  WHERE m.sys_flag & 4 = 0"""
 
 FILTER_DATA = """
   SELECT s.broker_name, s.topic, collect_list(struct(s.valid_from, s.valid_to, s.bit_pos, p.number)) AS filter_data
@@ -183,18 +186,18 @@ STAGE_2 = """
 # A request carries the subscription in force, or that of another client of the group: the broker compares the hash of
 # the tag with it, and its client the tag. Where both are possible and decide differently, that in force decides.
 POPPED = """
-  WITH popped AS (SELECT *, _SUBSCRIBED AS subscribed FROM {pops}), in_force AS (
+  WITH in_force AS (
     SELECT e.*, p.consumer_group, p.popped_at, p.source, p.run AS decided_by, s.valid_from,
       coalesce(n.retry_max_times[p.consumer_group], 16) + 1 AS most_attempts,
       transform(concat(array(struct(s.tags_set, s.code_set)), coalesce(c.subscriptions, array())), carried -> struct(
         coalesce(size(carried.tags_set), 0) <= 0 OR array_contains(carried.code_set, e.tags_code) AS returns,
         coalesce(size(carried.tags_set), 0) <= 0 OR coalesce(array_contains(carried.tags_set, e.tags), false) AS keeps
       )) AS checks
-    FROM popped p
+    FROM {pops} p
     JOIN {entries} e ON e.broker_name = p.broker_name AND e.topic = p.topic AND e.commitlog_offset = p.commitlog_offset
     JOIN {nights} n ON n.broker_name = p.broker_name AND n.run = p.run
     LEFT JOIN {subscriptions} s ON s.broker_name = p.broker_name AND s.consumer_group = p.consumer_group
-      AND s.topic = p.subscribed AND s.valid_from <= p.popped_at AND (s.valid_to IS NULL OR p.popped_at < s.valid_to)
+      AND s.topic = p.popped_topic AND s.valid_from <= p.popped_at AND (s.valid_to IS NULL OR p.popped_at < s.valid_to)
     LEFT JOIN {clients} c ON c.broker_name = p.broker_name AND c.consumer_group = p.consumer_group
       AND c.topic = s.topic AND c.valid_from <= p.popped_at AND (c.valid_to IS NULL OR p.popped_at < c.valid_to)
     WHERE coalesce(s.is_consuming, true) OR p.acknowledged_at IS NOT NULL
@@ -206,22 +209,18 @@ POPPED = """
   SELECT *, popped_at AS available_at,
     if(checks[0].returns AND may_be_kept <> may_be_dropped, coalesce(valid_from, 0), 0) AS subscription_from,
     if(may_be_kept = may_be_dropped, checks[0].returns AND NOT checks[0].keeps, may_be_dropped) AS is_dropped
-  FROM judged""".replace("_SUBSCRIBED", _SUBSCRIBED)
+  FROM judged"""
 
 # The client compares the tag itself, and gives up what it got too often by pops.
-_RETURNED = """consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset, store_timestamp,
-    reconsume_times, most_attempts, available_at, subscription_from, decided_by"""
+CLIENT = """
+  SELECT *, size(client_tags) > 0 AND NOT coalesce(array_contains(client_tags, tags), false) AS is_dropped,
+    'PLANNED' AS source FROM {stage_2}"""
 DELIVERIES = """
-  WITH returned AS (
-    SELECT _RETURNED, size(client_tags) > 0 AND NOT coalesce(array_contains(client_tags, tags), false) AS is_dropped,
-      'PLANNED' AS source FROM {stage_2}
-    UNION ALL SELECT _RETURNED, is_dropped, source FROM {popped}
-  )
   SELECT consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset,
     CASE WHEN is_dropped THEN 'DROPPED_BY_CLIENT' WHEN reconsume_times >= most_attempts THEN 'DEAD'
       ELSE 'DELIVERED' END AS outcome,
     coalesce(available_at, store_timestamp) AS available_at, subscription_from, source, decided_by AS run
-  FROM returned""".replace("_RETURNED", _RETURNED)
+  FROM {returned}"""
 
 
 def deliveries(spark: SparkSession, warehouse: Warehouse, first_run: str = "") -> DataFrame:
@@ -238,8 +237,10 @@ def deliveries(spark: SparkSession, warehouse: Warehouse, first_run: str = "") -
     stage_1 = spark.sql(STAGE_1, covered=covered)
     stage_2 = spark.sql(STAGE_2, stage_1=stage_1)
     pops = warehouse.read(spark, POPS).where((F.col("run") >= first_run) & (F.col("source") == RECORDED))
+    pops = spark.sql(WITH_POPPED_TOPIC, rows=pops)
     popped = spark.sql(POPPED, entries=stored, pops=pops, **small)
-    return spark.sql(DELIVERIES, stage_2=stage_2, popped=popped)
+    pulled = spark.sql(CLIENT, stage_2=stage_2)
+    return spark.sql(DELIVERIES, returned=pulled.unionByName(popped, allowMissingColumns=True))
 
 
 def entries(spark: SparkSession, warehouse: Warehouse) -> DataFrame:
@@ -273,7 +274,7 @@ def _matches(predicates: DataFrame) -> Column:
 def _small_tables(spark: SparkSession, warehouse: Warehouse, first_run: str) -> dict[str, Any]:
     small: dict[str, Any] = {"nights": spark.createDataFrame(_nights(warehouse), NIGHTS)}
     windows = warehouse.read(spark, PULL_WINDOWS).where(F.col("run") >= first_run)
-    small["planned"] = _local(spark.sql(PLANNED, windows=windows))
+    small["planned"] = _local(spark.sql(PLANNED, windows=spark.sql(WITH_POPPED_TOPIC, rows=windows)))
     small["clients"] = spark.createDataFrame(list(_clients(warehouse)), CLIENTS)
     small["subscriptions"] = _local(spark.sql(STATES, stored=warehouse.read(spark, SUBSCRIPTIONS)))
     small["predicates"] = _local(spark.sql(PREDICATES, **small))
