@@ -35,6 +35,7 @@ from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import Where, one_of, row_groups, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
+from schemas.messages.bodies import Bodies
 from schemas.messages.message_view import file_columns, view
 from schemas.messages.stored_messages import PhysicalRange, end_of_messages
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk, first_piece
@@ -440,6 +441,25 @@ class LogPlan:
         """The number of bytes to read."""
         parts = [*self.ranges, *self.recovered_ranges, *self.recovered_bodies]
         return sum(min(part.stop, part.data_end) - part.start for part in parts)
+
+
+@frozen
+class NewMessages:
+    """The messages that a night reads by a ``plan`` of the log, and the ``stored`` ones that have no entries yet."""
+
+    plan: LogPlan | None = None
+    bodies: Bodies = Bodies.KEEP
+    stored: PhysicalRange | None = None
+
+    @property
+    def recovered_ranges(self) -> Sequence[LogRange]:
+        """The parts of the log that an earlier night could not read."""
+        return self.plan.recovered_ranges if self.plan is not None else ()
+
+    def with_stored(self, offsets: PhysicalRange) -> NewMessages:
+        """The same, and stored messages without entries in one more range."""
+        known = self.stored or offsets
+        return replace(self, stored=(min(known[0], offsets[0]), max(known[1], offsets[1])))
 
 
 def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Warehouse, new_epoch: bool) -> LogPlan:

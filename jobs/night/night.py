@@ -62,7 +62,7 @@ from filtering.time_spans import BEGINNING, DAY, FOREVER
 from jobs.night.commit import Changes
 from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
-from jobs.night.log import LogPlan, read_ranges
+from jobs.night.log import LogPlan, NewMessages, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
 from jobs.night.pops import (
     NO_POP_COUNTS,
@@ -77,7 +77,6 @@ from jobs.night.pops import (
     read_records,
 )
 from jobs.night.pulled_between_pops import pulls_between_pops, uncertain_pulls, unpopped
-from jobs.night.repeat import NewMessages
 from jobs.night.rows import (
     FilteredPart,
     ProgressRows,

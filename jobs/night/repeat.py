@@ -16,10 +16,8 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
-from schemas.messages.bodies import Bodies
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.pops import POP_RECORDS
-from schemas.rocketmq_store.segments import LogRange
 from schemas.run_ledger import LedgerEntry, filtered_to, first_beyond, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, DERIVED_TABLES, QUARANTINE, QUEUE_PROGRESS, is_of_log
@@ -158,28 +156,6 @@ def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes)
         recovered_bodies = [part.start for part in plan.recovered_bodies]
         changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", recovered_bodies)])
         delete_log_damage(one_of("offset", recovered_bodies), changes)
-
-
-# New messages.
-
-
-@frozen
-class NewMessages:
-    """The messages that a night reads by a ``plan`` of the log, and the ``stored`` ones that have no entries yet."""
-
-    plan: LogPlan | None = None
-    bodies: Bodies = Bodies.KEEP
-    stored: PhysicalRange | None = None
-
-    @property
-    def recovered_ranges(self) -> Sequence[LogRange]:
-        """The parts of the log that an earlier night could not read."""
-        return self.plan.recovered_ranges if self.plan is not None else ()
-
-    def with_stored(self, offsets: PhysicalRange) -> NewMessages:
-        """The same, and stored messages without entries in one more range."""
-        known = self.stored or offsets
-        return replace(self, stored=(min(known[0], offsets[0]), max(known[1], offsets[1])))
 
 
 def stored_before(state: BrokerState, steps: frozenset[Step]) -> PhysicalRange | None:

@@ -35,7 +35,7 @@ from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes, commit, compact, next_run
 from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, text_of
-from jobs.night.log import LogPlan, last_message, plan_log, read_so_far, unsettled
+from jobs.night.log import LogPlan, NewMessages, last_message, plan_log, read_so_far, unsettled
 from jobs.night.message_log_task import IngestedLog, ingest_message_log
 from jobs.night.night import Night, NightOutcome, plan_older_nights
 from jobs.night.night_inputs import (
@@ -50,7 +50,6 @@ from jobs.night.night_inputs import (
 )
 from jobs.night.past import BrokerState, PastNight, PastOffsets, read_state, vanished_text
 from jobs.night.repeat import (
-    NewMessages,
     Repeat,
     forget_undelivered,
     forget_undelivered_offsets,
