@@ -31,7 +31,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -39,8 +39,9 @@ import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import broadcasting_clients
-from filtering.consumption.offsets import BrokerOffsets, QueueRestart, TopicOffsets
+from filtering.consumption.offsets import BrokerOffsets, QueueRestart
 from filtering.consumption.plan import NOTHING_PLANNED, NightPlan, plan_night
+from filtering.consumption.queues import QueueNight, find_restarts, queue_nights
 from filtering.delivery.entries import Int64s, MultiDispatch, MultiQueue, Queue
 from filtering.delivery.message_filter import NightFilters
 from filtering.delivery.pull_window import (
@@ -80,17 +81,13 @@ from jobs.night.pulled_between_pops import pulls_between_pops, uncertain_pulls, 
 from jobs.night.rows import (
     FilteredPart,
     ProgressRows,
-    QueueNight,
     committed_rows,
     current_offset_rows,
     progress_rows,
-    queue_nights,
 )
 from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.tasks import (
     WRITTEN_BY_TASKS,
-    QueueProgress,
-    Queues,
     RangeResult,
     TaskResult,
     TopicWork,
@@ -291,107 +288,6 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
     if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_ranges):
         runs.append(state.last.run)
     return min(runs, default=None)
-
-
-# Queues that began again at offset 0, by the new entries.
-
-
-_NOT_STORED = -1
-"""Instead of the physical offset of an entry that is not in the tables: it is older than all that are."""
-
-
-@frozen
-class _Generation:
-    """The entries of a queue until it begins again: the physical offsets of the first and the last one.
-
-    ``at``: when the first one was stored (ms). ``end``: the queue offset after the last one.
-    """
-
-    first: int
-    at: int
-    end: int
-    last: int
-
-
-@frozen
-class _Deletion:
-    """A topic was deleted after the physical offset ``after``; the first message since then is at ``begin``."""
-
-    after: int
-    begin: int
-    at: int
-
-    def ends(self, old: _Generation, new: _Generation | None) -> bool:
-        """Whether the topic had the queue ``old`` when it was deleted. ``new``: the queue after that, if it is seen.
-
-        A queue whose messages were all stored after ``after`` may be old or new; it counts as new.
-        """
-        return old.first <= self.after and old.last < self.begin and (new is None or self.begin <= new.first)
-
-
-def find_restarts(
-    queues: Queues,
-    before: Mapping[str, TopicOffsets],
-    physical_offsets: Callable[[str, Collection[int]], Mapping[tuple[int, int], int]],
-    log_start: int,
-) -> dict[str, list[QueueRestart]]:
-    """The restarts of queues by topic, in order.
-
-    ``queues``: the new entries. ``before``: the queues when the night begins. ``physical_offsets`` returns those of a
-    topic's stored entries at some queue offsets, by queue id and queue offset. The log begins at ``log_start``.
-    """
-    ends = {topic: known.ends_by_queue for topic, known in before.items()}
-    restarted = {
-        topic
-        for (topic, queue_id), progress in queues.items()
-        if len(progress) > 1 or (progress[0].first == 0 and ends.get(topic, {}).get(queue_id, 0) > 0)
-    }
-    restarts = {}
-    for topic in sorted(restarted):
-        stored = {queue_id: end for queue_id, end in ends.get(topic, {}).items() if end > 0}
-        place = physical_offsets(topic, {0, *(end - 1 for end in stored.values())})
-        generations: dict[int, list[_Generation]] = {}
-        for queue_id, end in stored.items():
-            first, last = (place.get((queue_id, offset), _NOT_STORED) for offset in (0, end - 1))
-            generations[queue_id] = [_Generation(first, 0, end, last)]
-        for (name, queue_id), progress in queues.items():
-            if name == topic:
-                generations[queue_id] = _continued(generations.get(queue_id, []), progress)
-        restarts[topic] = _restarts(generations, log_start)
-    return restarts
-
-
-def _continued(known: Sequence[_Generation], progress: Sequence[QueueProgress]) -> list[_Generation]:
-    """The generations of a queue with its new entries."""
-    generations = list(known)
-    for each in progress:
-        if generations and each.first > 0:
-            old = generations.pop()
-            generations.append(_Generation(old.first, old.at, max(old.end, each.end), each.last))
-        else:
-            generations.append(_Generation(each.begin, each.begun_at, each.end, each.last))
-    return generations
-
-
-def _restarts(queues: Mapping[int, Sequence[_Generation]], log_start: int) -> list[QueueRestart]:
-    """The restarts of the queues of a topic.
-
-    If the last message of an old queue is still in the log, the topic was deleted, and with it all of its queues.
-    Otherwise an operator may have removed this queue alone.
-    """
-    pairs = [(old, new) for queue_generations in queues.values() for old, new in pairwise(queue_generations)]
-    deletions = [_Deletion(old.last, new.first, new.at) for old, new in pairs if old.last >= log_start]
-    deletions.sort(key=lambda deletion: deletion.begin)
-    restarts = []
-    for queue_id, generations in queues.items():
-        for number, old in enumerate(generations):
-            new = generations[number + 1] if number + 1 < len(generations) else None
-            deletion = next((each for each in deletions if each.ends(old, new)), None)
-            if deletion is not None:
-                restarts.append(QueueRestart(queue_id, deletion.begin, deletion.at, old.end))
-            elif new is not None:
-                restarts.append(QueueRestart(queue_id, new.first, new.at, old.end, keeps_offsets=True))
-    return sorted(restarts, key=lambda restart: (restart.at, restart.commitlog_offset))
 
 
 # The pull windows of earlier nights: for late messages, and those that an older mqsieve did not store.

@@ -12,6 +12,7 @@ from answers.facts import BrokerFacts
 from filtering.consumption.clients import ClientTags, by_client, disagreeing_states, kept_by_some, tag_disagreements
 from filtering.consumption.offsets import BrokerOffsets, GroupNight
 from filtering.consumption.plan import NightPlan
+from filtering.consumption.queues import NO_INSTANTS, QueueNight
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow, WindowKind
 from filtering.frozen import frozen
@@ -22,8 +23,8 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes, commit, next_run
 from jobs.night.inputs import SubscriptionFile
 from jobs.night.night import by_topic
-from jobs.night.rows import FilteredPart, QueueNight, current_offset_rows, progress_rows
-from jobs.night.tasks import NO_INSTANTS, Work, filter_stored, works_by_topic
+from jobs.night.rows import FilteredPart, current_offset_rows, progress_rows
+from jobs.night.tasks import Work, filter_stored, works_by_topic
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table_rows import sorted_by
 from schemas.delta.warehouse import Warehouse

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import reduce
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -30,6 +29,7 @@ from filtering.consumption.offsets import (
     QueueRestart,
     TopicOffsets,
 )
+from filtering.consumption.queues import QueueNight
 from filtering.delivery import topic_filters
 from filtering.delivery.entries import Int64s, positions_in
 from filtering.delivery.pull_window import PullWindow, UncertainRange
@@ -42,7 +42,7 @@ from jobs.night.commit import Changes
 from jobs.night.night_inputs import NightEvents, NightInputs
 from jobs.night.past import BrokerState
 from jobs.night.pops import NO_POP_COUNTS, PopCounts
-from jobs.night.tasks import QueueProgress, Queues, TaskResult
+from jobs.night.tasks import TaskResult
 from jobs.night.traced_deliveries import CountChange
 from schemas.arrow_batches import dictionary_column, repeated
 from schemas.delta.table_rows import Key, one_of, tuples
@@ -131,62 +131,6 @@ def committed_rows(
 
 
 # The progress of queues and groups.
-
-
-@frozen(eq=False)
-class QueueNight:
-    """The new entries of a queue: the first offset, the offset after the last one, and ``ends`` as of QueueProgress.
-
-    If the queue began again (``restart``, the last one), these are of the present queue, and ``ended`` is the number of
-    offsets of the old ones. ``entries`` counts those of all.
-    """
-
-    first: int
-    end: int
-    entries: int
-    ends: Int64s
-    restart: QueueRestart | None = None
-    ended: int = 0
-
-
-def queue_nights(
-    new: Queues,
-    late: Queues,
-    begins: Mapping[str, Mapping[int, int]],
-    restarts: Mapping[str, Sequence[QueueRestart]],
-    instants: Mapping[str, Int64s],
-) -> dict[str, dict[int, QueueNight]]:
-    """The queues with new entries, and those that began again, by topic and queue id.
-
-    ``new`` and ``late``: the entries of new messages, and of those that earlier nights could not read. ``begins``: the
-    physical offsets with which queues had begun again before the night. ``instants``: those of ``ends``, by topic.
-    """
-    restarts_of_queues: defaultdict[tuple[str, int], list[QueueRestart]] = defaultdict(list)
-    for topic, topic_restarts in restarts.items():
-        for restart in topic_restarts:
-            restarts_of_queues[topic, restart.queue_id].append(restart)
-    nights: defaultdict[str, dict[int, QueueNight]] = defaultdict(dict)
-    for queue in new.keys() | late.keys() | restarts_of_queues.keys():
-        topic, queue_id = queue
-        own = restarts_of_queues.get(queue, ())
-        begin = own[-1].commitlog_offset if own else begins.get(topic, {}).get(queue_id, 0)
-        count = len(instants.get(topic, ()))
-        nights[topic][queue_id] = _queue_night([*new.get(queue, ()), *late.get(queue, ())], begin, own, count)
-    return dict(nights)
-
-
-def _queue_night(
-    progress: Sequence[QueueProgress], begin: int, restarts: Sequence[QueueRestart], instants: int
-) -> QueueNight:
-    present = [each for each in progress if each.begin >= begin]
-    return QueueNight(
-        min((each.first for each in present), default=0),
-        max((each.end for each in present), default=0),
-        sum(each.entries for each in progress),
-        reduce(np.maximum, (each.ends for each in present), np.zeros(instants, np.int64)),
-        restarts[-1] if restarts else None,
-        sum(restart.ended for restart in restarts),
-    )
 
 
 NOTHING: Mapping[str, Sequence[CountChange]] = MappingProxyType({})

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from filtering.consumption.offsets import QueueRestart, TopicOffsets
-from jobs.night.night import find_restarts
-from jobs.night.tasks import NO_INSTANTS, TaskResult, add_progress, progress_of_block
+from filtering.consumption.queues import NO_INSTANTS, add_progress, find_restarts, progress_of_block
+from jobs.night.tasks import TaskResult
 from tests.entries import entries
 
 Entry = tuple[int, int]
