@@ -28,7 +28,7 @@ A repeated night is the same, with stored messages as the new ones. With ``steps
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -57,14 +57,14 @@ from filtering.names import is_lmq
 from filtering.pops.modes import PopGroups, PopModes, Pops
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_line, with_offsets
-from filtering.subscriptions.history import states_by_key, subscription_history
+from filtering.subscriptions.history import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from filtering.time_spans import BEGINNING, DAY, FOREVER
+from filtering.time_spans import BEGINNING, DAY
 from jobs.night.commit import Changes
 from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
 from jobs.night.log import LogPlan, NewMessages, read_ranges
-from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, past_nights, read_state_before, with_lmqs
+from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, late_windows, with_lmqs
 from jobs.night.pops import (
     NO_POP_COUNTS,
     RECORD,
@@ -114,9 +114,9 @@ from schemas.delta.table_rows import (
 )
 from schemas.messages.stored_messages import PhysicalRange, StoredRange, stored_ranges
 from schemas.pops import POP_RECORDS, POPS
-from schemas.pull_windows import PULL_WINDOWS, late_window_rows, planned_windows, window_rows
+from schemas.pull_windows import PULL_WINDOWS, late_window_rows, window_rows
 from schemas.rocketmq_store.segments import LogRange
-from schemas.run_ledger import LedgerEntry, earlier_configs, first_beyond, unreplaced_runs
+from schemas.run_ledger import first_beyond
 from schemas.spark_tasks import Session
 from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, CURRENT_OFFSETS, DELIVERY_STATS, QUARANTINE, QUEUE_PROGRESS
 
@@ -288,88 +288,6 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
     if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_ranges):
         runs.append(state.last.run)
     return min(runs, default=None)
-
-
-# The pull windows of earlier nights: for late messages, and those that an older mqsieve did not store.
-
-
-def late_windows(
-    first: int,
-    state: BrokerState,
-    events: Sequence[SubscriptionEvent],
-    tonight: NightPlan,
-    expressions: Expressions,
-    changes: Changes,
-    pop_groups: PopGroups,
-) -> Iterator[PullWindow]:
-    """The windows of the nights since the physical offset ``first``, and of ``tonight``.
-
-    Each late message is in those of its own night, and in the backlogs of later nights.
-    """
-    nights = state.nights
-    begin = next((index for index, night in enumerate(nights) if (night.delivered_to or 0) > first), len(nights))
-    rows = changes.rows(PULL_WINDOWS, where=[within("run", nights[begin].run)]) if nights[begin:] else None
-    for index, night in enumerate(nights[begin:], begin):
-        began = nights[index - 1].as_of if index else None
-        known = [event for event in events if event.at <= (night.as_of or 0)]
-        earlier = earlier_configs(nights[:index])
-        history = subscription_history(known, night.broker, expressions, earlier)
-        filters = NightFilters(history, night.broker, pop_groups.most_attempts)
-        night_rows = filtered(rows, [one_of("run", [night.run])])
-        windows = planned_windows(night_rows, filters, began)
-        yield from _night_windows(windows, _last_stored(nights[index - 1]) if index else None, _last_stored(night))
-    yield from _night_windows([*tonight.online, *tonight.backlog], _last_stored(nights[-1]) if nights else None, None)
-
-
-def _last_stored(night: LedgerEntry) -> int | None:
-    """When the last message was stored that a night read (ms). What was stored until its end may be of the next one."""
-    return night.as_of if night.last_stored is None else night.last_stored
-
-
-def _night_windows(windows: Iterable[PullWindow], after: int | None, until: int | None) -> Iterator[PullWindow]:
-    """The windows of a night: those of groups online with messages stored after ``after`` (ms), up to ``until``.
-
-    The night before read up to ``after``, and this one up to ``until``.
-    """
-    begin, end = BEGINNING if after is None else after + 1, FOREVER if until is None else until + 1
-    for window in windows:
-        if window.kind is WindowKind.ONLINE:
-            window = replace(window, stored_from=max(window.stored_from, begin), stored_to=min(window.stored_to, end))
-        yield window
-
-
-def plan_older_nights(
-    state: BrokerState,
-    events: Sequence[SubscriptionEvent],
-    read_queues: Mapping[str, int],
-    expressions: Expressions,
-    changes: Changes,
-) -> None:
-    """Adds the windows of the nights in ``state`` that an older mqsieve ran: plans them as they were planned then.
-
-    ``read_queues``: the numbers of queues now, which count where a night did not know them.
-    """
-    planned = {*changes.rows(PULL_WINDOWS, ["run"])["run"].to_pylist()}
-    nights, runs = state.nights, unreplaced_runs(state.entries)
-    missing = [index for index, night in enumerate(nights) if night.run not in planned]
-    if not missing:
-        return
-    changes.withdraw(PULL_WINDOWS, [one_of("run", [nights[index].run for index in missing])])
-    past = past_nights(nights, range(len(nights)), changes)
-    for index, night in enumerate(past):
-        if index not in missing:
-            continue
-        before = read_state_before(changes.warehouse, runs, state.first_run(index))
-        is_last = index + 1 == len(nights)
-        after = state if is_last else read_state_before(changes.warehouse, runs, state.first_run(index + 1))
-        entry = night.entry
-        known = [event for event in with_offsets(events, entry.resets_by_time) if event.at <= (entry.as_of or 0)]
-        history = before.history(known, entry.broker, expressions)
-        queues = {**read_queues, **night.offsets.read_queues}
-        restarts = after.restarts_since(before)
-        offsets = replace(night.offsets, read_queues=queues, restarts=restarts, taken_at=entry.as_of)
-        plan = plan_night(history, known, before.offsets, offsets, entry.broker, before.config)
-        changes.add_rows(PULL_WINDOWS, [window_rows(plan, entry.run)])
 
 
 # The night.
@@ -714,7 +632,13 @@ class Night:
         if Step.DELIVER in self.steps:
             first = min([*(part.start for part in recovered_ranges), *(stored or ())])
             windows += late_windows(
-                first, self.state, self._events, plan, self.expressions, self.changes, self.pop_groups
+                first,
+                self.state,
+                self._events,
+                [*plan.online, *plan.backlog],
+                self.expressions,
+                self.changes,
+                self.pop_groups,
             )
         filter_data = filter_data_in_force(self.history, self.broker)
         topic_windows = by_topic(windows)

@@ -2,7 +2,7 @@
 
 BrokerState is the state after its last night: how far the log was read, and each group's offsets. The next night begins
 from it. PastNight is an earlier night, to be repeated or planned again: its messages, and the offsets that its snapshot
-had (PastOffsets).
+had (PastOffsets). Late messages are filtered with the windows of their own night (:func:`late_windows`).
 """
 
 from __future__ import annotations
@@ -30,17 +30,23 @@ from filtering.consumption.offsets import (
     TopicOffsets,
     offset_by_time,
 )
+from filtering.consumption.plan import plan_night
 from filtering.delivery.entries import has_entry
+from filtering.delivery.message_filter import NightFilters
+from filtering.delivery.pull_window import PullWindow, WindowKind
 from filtering.frozen import frozen
+from filtering.pops.modes import PopGroups
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, with_offsets
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import BEGINNING, FOREVER
 from jobs.night.commit import Changes
 from schemas.commitlog import COMMITLOG
-from schemas.delta.table_rows import greatest, sorted_by, tuples, within
+from schemas.delta.table_rows import filtered, greatest, one_of, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_messages import PhysicalRange
+from schemas.pull_windows import PULL_WINDOWS, planned_windows, window_rows
 from schemas.run_ledger import (
     COMMITTED_AT,
     IN_DATABASE,
@@ -426,3 +432,85 @@ class StoredQueues:
             return int(times[index]) if index < len(offsets) and offsets[index] == offset else None
 
         return stored_at
+
+
+# The pull windows of earlier nights: for late messages, and those that an older mqsieve did not store.
+
+
+def late_windows(
+    first: int,
+    state: BrokerState,
+    events: Sequence[SubscriptionEvent],
+    tonight: Sequence[PullWindow],
+    expressions: Expressions,
+    changes: Changes,
+    pop_groups: PopGroups,
+) -> Iterator[PullWindow]:
+    """The windows of the nights since the physical offset ``first``, and of ``tonight``.
+
+    Each late message is in those of its own night, and in the backlogs of later nights.
+    """
+    nights = state.nights
+    begin = next((index for index, night in enumerate(nights) if (night.delivered_to or 0) > first), len(nights))
+    rows = changes.rows(PULL_WINDOWS, where=[within("run", nights[begin].run)]) if nights[begin:] else None
+    for index, night in enumerate(nights[begin:], begin):
+        began = nights[index - 1].as_of if index else None
+        known = [event for event in events if event.at <= (night.as_of or 0)]
+        earlier = earlier_configs(nights[:index])
+        history = subscription_history(known, night.broker, expressions, earlier)
+        filters = NightFilters(history, night.broker, pop_groups.most_attempts)
+        night_rows = filtered(rows, [one_of("run", [night.run])])
+        windows = planned_windows(night_rows, filters, began)
+        yield from _night_windows(windows, _last_stored(nights[index - 1]) if index else None, _last_stored(night))
+    yield from _night_windows(tonight, _last_stored(nights[-1]) if nights else None, None)
+
+
+def _last_stored(night: LedgerEntry) -> int | None:
+    """When the last message was stored that a night read (ms). What was stored until its end may be of the next one."""
+    return night.as_of if night.last_stored is None else night.last_stored
+
+
+def _night_windows(windows: Iterable[PullWindow], after: int | None, until: int | None) -> Iterator[PullWindow]:
+    """The windows of a night: those of groups online with messages stored after ``after`` (ms), up to ``until``.
+
+    The night before read up to ``after``, and this one up to ``until``.
+    """
+    begin, end = BEGINNING if after is None else after + 1, FOREVER if until is None else until + 1
+    for window in windows:
+        if window.kind is WindowKind.ONLINE:
+            window = replace(window, stored_from=max(window.stored_from, begin), stored_to=min(window.stored_to, end))
+        yield window
+
+
+def plan_older_nights(
+    state: BrokerState,
+    events: Sequence[SubscriptionEvent],
+    read_queues: Mapping[str, int],
+    expressions: Expressions,
+    changes: Changes,
+) -> None:
+    """Adds the windows of the nights in ``state`` that an older mqsieve ran: plans them as they were planned then.
+
+    ``read_queues``: the numbers of queues now, which count where a night did not know them.
+    """
+    planned = {*changes.rows(PULL_WINDOWS, ["run"])["run"].to_pylist()}
+    nights, runs = state.nights, unreplaced_runs(state.entries)
+    missing = [index for index, night in enumerate(nights) if night.run not in planned]
+    if not missing:
+        return
+    changes.withdraw(PULL_WINDOWS, [one_of("run", [nights[index].run for index in missing])])
+    past = past_nights(nights, range(len(nights)), changes)
+    for index, night in enumerate(past):
+        if index not in missing:
+            continue
+        before = read_state_before(changes.warehouse, runs, state.first_run(index))
+        is_last = index + 1 == len(nights)
+        after = state if is_last else read_state_before(changes.warehouse, runs, state.first_run(index + 1))
+        entry = night.entry
+        known = [event for event in with_offsets(events, entry.resets_by_time) if event.at <= (entry.as_of or 0)]
+        history = before.history(known, entry.broker, expressions)
+        queues = {**read_queues, **night.offsets.read_queues}
+        restarts = after.restarts_since(before)
+        offsets = replace(night.offsets, read_queues=queues, restarts=restarts, taken_at=entry.as_of)
+        plan = plan_night(history, known, before.offsets, offsets, entry.broker, before.config)
+        changes.add_rows(PULL_WINDOWS, [window_rows(plan, entry.run)])

@@ -37,7 +37,7 @@ from jobs.night.commit import Changes, commit, compact, next_run
 from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, text_of
 from jobs.night.log import LogPlan, NewMessages, last_message, plan_log, read_so_far, unsettled
 from jobs.night.message_log_task import IngestedLog, ingest_message_log
-from jobs.night.night import Night, NightOutcome, plan_older_nights
+from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import (
     NightEvents,
     NightInputs,
@@ -48,7 +48,7 @@ from jobs.night.night_inputs import (
     redo_instant,
     seen_after_nights,
 )
-from jobs.night.past import BrokerState, PastNight, PastOffsets, read_state, vanished_text
+from jobs.night.past import BrokerState, PastNight, PastOffsets, plan_older_nights, read_state, vanished_text
 from jobs.night.repeat import (
     Repeat,
     forget_undelivered,
