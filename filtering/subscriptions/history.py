@@ -74,7 +74,7 @@ class EarlierConfig(NamedTuple):
     until: int
 
 
-class _Restart(NamedTuple):
+class _BrokerStart(NamedTuple):
     """A broker starts at ``at`` (ms) with ``version``. ``discards``: and with another Bloom filter than before."""
 
     at: int
@@ -82,14 +82,14 @@ class _Restart(NamedTuple):
     discards: bool
 
 
-def _restarts(earlier: Sequence[EarlierConfig], config: BrokerConfig) -> Iterator[_Restart]:
+def _starts(earlier: Sequence[EarlierConfig], config: BrokerConfig) -> Iterator[_BrokerStart]:
     """The starts with another Bloom filter, or with a version that reads expressions otherwise."""
     configs = [*(earlier_config.config for earlier_config in earlier), config]
     for (before, at), after in zip(earlier, configs[1:], strict=True):
         filters = before.bloom_filter, after.bloom_filter
         discards = len({(earlier_config.k, earlier_config.m) for earlier_config in filters}) > 1
         if discards or before.version.has_text_searches != after.version.has_text_searches:
-            yield _Restart(at, after.version, discards)
+            yield _BrokerStart(at, after.version, discards)
 
 
 class _Replay:
@@ -98,7 +98,7 @@ class _Replay:
     def __init__(self, config: BrokerConfig, expressions: Expressions, earlier: Sequence[EarlierConfig]) -> None:
         self._expressions = expressions
         self._version = earlier[0].config.version if earlier else config.version
-        self._restarts = deque(_restarts(earlier, config))
+        self._starts = deque(_starts(earlier, config))
         self._filters = ConsumerFilterManager(
             config.max_error_rate_of_bloom_filter,
             config.expect_consumer_num_use_filter,
@@ -193,22 +193,22 @@ class _Replay:
         self._pulling -= {(group, topic) for topic in before.difference(*clients.values())}
 
     def run_until(self, now: int | None) -> None:
-        """Restarts the broker and cleans the filters as is due up to ``now`` (ms); None: to the end."""
-        while self._restarts and (now is None or self._restarts[0].at <= now):
-            restart = self._restarts.popleft()
-            self._clean_until(restart.at)
-            self._restart(restart)
+        """Starts the broker again and cleans the filters as is due up to ``now`` (ms); None: to the end."""
+        while self._starts and (now is None or self._starts[0].at <= now):
+            start = self._starts.popleft()
+            self._clean_until(start.at)
+            self._start(start)
         self._clean_until(now)
 
-    def _restart(self, restart: _Restart) -> None:
-        self._version = restart.version
-        if restart.discards:
+    def _start(self, start: _BrokerStart) -> None:
+        self._version = start.version
+        if start.discards:
             self._filters.discard()
-        self._filters.compile_again(restart.version)
+        self._filters.compile_again(start.version)
         for group, info in self._groups.items():
-            self._filters.register(group, info.subscriptions.values(), restart.at)
+            self._filters.register(group, info.subscriptions.values(), start.at)
         for group, topic in list(self._rows):
-            self._record(group, topic, restart.at)
+            self._record(group, topic, start.at)
 
     def _clean_until(self, now: int | None) -> None:
         while self._due and (now is None or self._due[0][0] <= now):
