@@ -1,24 +1,23 @@
 """Runs one night: plans it, runs its tasks, and adds the rows of all tables to the run's changes.
 
 A night begins from the state that earlier nights left (BrokerState), the subscription events up to its end, the offsets
-in the snapshot, and what is new (NewMessages). Night.run, at the end, does this in order:
+in the snapshot, and what is new (NewMessages). Night.run does this in order:
 
-1. The history of subscriptions gives the plan: the pull windows of each group (:mod:`filtering.consumption.plan`).
-   Offsets that an operator set by time are looked up in the queues first.
-2. Tasks read the new messages, store them, make their entries, and filter them with the windows of the plan
-   (NightTasks, which runs :mod:`jobs.night.tasks`).
-3. If the new entries show that a queue began again at offset 0, or are in a queue that the plan did not know, the plan
-   depends on it: it is made once more, and the new messages are read once more. That is rare.
-4. The *backlog*: tasks filter stored messages of earlier nights for groups that pull them only now.
-5. Users' *filter hooks* are asked about new messages, on Spark. Steps 4 and 6 ask them about their own.
-6. *Late messages* are those that an earlier night could not read, because they were damaged or not yet in the log. They
-   are filtered with the windows of their own night, and with the backlogs of later ones.
-7. A group that pops has no windows while it pops: the broker wrote down what it handed out, and the deliveries follow
-   from that (:mod:`jobs.night.pops`). What it did not hand out, though it matches, was pulled meanwhile
-   (:mod:`jobs.night.pulled_between_pops`).
-8. The windows go to pull_windows. What clients wrote of their own consumption goes to consumptions
+1. ``_begin``: the history of subscriptions, the offsets that operators set by time, and which groups pop. ``_plan``:
+   from these the pull windows of each group (:mod:`filtering.consumption.plan`).
+2. ``_filter_new``: tasks read the new messages, store them, make their entries, and filter them with the windows of the
+   plan (NightTasks, which runs :mod:`jobs.night.tasks`). The new entries may show that a queue began again at offset 0,
+   or be in a queue that the plan did not know. Then the night is planned, and the messages are read, once more.
+3. ``_backlog``: tasks filter stored messages of earlier nights for groups that pull them only now.
+4. ``_tasks.add``: users' *filter hooks* are asked about new messages, on Spark. Steps 3 and 5 ask them about their own.
+5. ``_late``: *late messages* are those that an earlier night could not read, because they were damaged or not yet in
+   the log. They are filtered with the windows of their own night, and with the backlogs of later ones.
+6. ``_pop``: a group that pops has no windows while it pops: the broker wrote down what it handed out, and the
+   deliveries follow from that (:mod:`jobs.night.pops`). What it did not hand out, though it matches, was pulled
+   meanwhile (:mod:`jobs.night.pulled_between_pops`).
+7. The windows go to pull_windows. What clients wrote of their own consumption goes to consumptions
    (:mod:`jobs.night.consumption_rows`), and decides what events leave uncertain (:mod:`jobs.night.traced_deliveries`).
-9. The counts of all tasks, and what the groups have committed, give the progress of each group: rows of
+8. The counts of all tasks, and what the groups have committed, give the progress of each group: rows of
    consumer_offsets, delivery_stats, queue_progress and current_offsets (:mod:`jobs.night.rows`).
 
 A repeated night is the same, with stored messages as the new ones. With ``steps``, only a part of this is done: without
