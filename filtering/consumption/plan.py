@@ -189,7 +189,7 @@ class _NightPlanner:
                 self._consume(key, rows, filters)
         for key in self._pops.recorded:
             # If no event names the group, its topic is like those of redeliveries.
-            topics = [*retry_topics(*key), *([] if key in self._rows else [key[1]])]
+            topics = [topic for topic in (*retry_topics(*key), key[1]) if (key[0], topic) not in self._rows]
             self._groups += _popped_groups(key[0], topics, self._offsets_so_far, self._broker_offsets)
         allocated, assumed = self._shared_queues()
         return NightPlan(*by_kind(self._windows), self._uncertain_ranges, self._groups, self._lost, allocated, assumed)
@@ -213,7 +213,8 @@ class _NightPlanner:
         self._uncertain_ranges += night.uncertain.of_windows
         self._lost += night.lost
         self._groups.append(night.group)
-        if key in self._pops.recorded and self._pops.recorded[key][-1][1] == FOREVER:
+        recorded = self._pops.recorded.get((key[0], subscribed_topic(*key)))
+        if recorded and recorded[-1][1] == FOREVER:
             _set_popped(night.group, self._offsets_so_far, self._broker_offsets)
 
     def _group_start(self, key: GroupTopic, rows: Sequence[SubscriptionRow]) -> GroupStart:
@@ -314,24 +315,23 @@ def _rows_of_plans(
 ) -> dict[GroupTopic, Sequence[SubscriptionRow]]:
     """The states by group and topic, in which groups do not consume while the broker writes down what they pop.
 
-    A group that pops reads its retry topics under the same subscription, if there are any.
+    A group that pops, or once did, reads its retry topics, if there are any.
     """
     rows_by_key: dict[GroupTopic, Sequence[SubscriptionRow]] = {}
     known = broker_offsets.min_offsets.keys() | offsets_so_far.topics.keys()
     for key, rows in states_of.items():
+        rows_by_key[key] = rows
         if key in pops.recorded:
             rows_by_key[key] = pulled_rows(rows, pops.recorded[key])
         elif key in pops.planned:
-            popped = popped_rows(rows, pops.planned[key], requests.get(key, {}))
-            rows_by_key[key] = popped
-            for topic in retry_topics(*key):
-                if topic in known or not broker_offsets.min_offsets:
-                    retry_rows = [
-                        replace(row, topic=topic, is_consuming=row.is_consuming and row.pops) for row in popped
-                    ]
-                    rows_by_key[key[0], topic] = retry_rows
+            rows_by_key[key] = popped_rows(rows, pops.planned[key], requests.get(key, {}))
         else:
-            rows_by_key[key] = rows
+            continue
+        for topic in retry_topics(*key):
+            retry_rows = [row.of_retry_topic(topic) for row in rows_by_key[key]]
+            is_read = any(row.is_consuming for row in retry_rows) and (key[0], topic) not in states_of
+            if is_read and (topic in known or not broker_offsets.min_offsets):
+                rows_by_key[key[0], topic] = retry_rows
     return rows_by_key
 
 

@@ -244,6 +244,7 @@ class NightFilters:
         ``pops``: that of a request which pops the topic, which may be a retry topic.
         """
         group, topic = key
-        subscribed = subscribed_topic(group, topic) if pops else topic
-        row = next(row for row in in_force_at(self._rows[group], valid_from) if row.topic == subscribed)
-        return self._filters[group].at(replace(row, topic=topic, pops=pops), instant)
+        rows = {row.topic: row for row in in_force_at(self._rows[group], valid_from)}
+        row = rows.get(topic) or rows[subscribed_topic(group, topic)]
+        row = replace(row, pops=pops)
+        return self._filters[group].at(row if row.topic == topic else row.of_retry_topic(topic), instant)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from filtering.consumer_filter_manager import ConsumerFilterData, compile_filter
 from filtering.frozen import frozen
+from filtering.names import retry_topics
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import CompiledExpression, Expressions
 from filtering.subscription_data import SUB_ALL, TAG, Filter, build_subscription_data, is_tag_type
@@ -161,3 +164,17 @@ class SubscriptionRow(State):
     def bit_num(self) -> int | None:
         """The number of bits of the filter bit map."""
         return self.filter_data.bit_num if self.filter_data else None
+
+    def of_retry_topic(self, topic: str) -> SubscriptionRow:
+        """The state of the group's subscription to a retry topic of pops.
+
+        A pop filters it by this subscription. A client that pulls from queues that the broker assigns subscribes to the
+        first of the retry topics by itself, with the tag ``*`` (RebalanceImpl.updateMessageQueueAssignment).
+        """
+        if self.pops:
+            return replace(self, topic=topic)
+        return replace(
+            self, topic=topic, expression=SUB_ALL, expression_type=TAG, sent_with_pull=False, class_filter_mode=False,
+            is_consuming=self.is_consuming and topic == retry_topics(*self.key)[0],
+            compiled=CompiledSubscription((), ()), filter_data=None,
+        )  # fmt: skip

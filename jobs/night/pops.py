@@ -558,18 +558,20 @@ def read_by_pops(
         bounds = [(since, until) for since, until in intervals if since > begin or begin < until < FOREVER]
         if not bounds:
             continue
-        where = [one_of("consumer_group", [key[0]]), one_of("topic", [key[1]])]
-        own = sorted_by(filtered(checkpoints, where), "popped_at")
-        for since, until in bounds:
-            popped = filtered(own, [within("popped_at", since, until)])
-            if since > begin:
-                first: dict[int, int] = {}
-                for queue_id, offset in tuples(popped, "queue_id", "start_offset"):
-                    first.setdefault(queue_id, offset)
-                read.setdefault(key, {})[since] = first
-            if begin < until < FOREVER:
-                ends = greatest(popped, ["queue_id"], "queue_offset")
-                read.setdefault(key, {})[until] = {queue_id: offset + 1 for (queue_id,), offset in ends.items()}
+        for topic in (key[1], *retry_topics(*key)):
+            where = [one_of("consumer_group", [key[0]]), one_of("topic", [topic])]
+            own = sorted_by(filtered(checkpoints, where), "popped_at")
+            for since, until in bounds:
+                popped = filtered(own, [within("popped_at", since, until)])
+                if since > begin:
+                    first: dict[int, int] = {}
+                    for queue_id, offset in tuples(popped, "queue_id", "start_offset"):
+                        first.setdefault(queue_id, offset)
+                    read.setdefault((key[0], topic), {})[since] = first
+                if begin < until < FOREVER:
+                    ends = greatest(popped, ["queue_id"], "queue_offset")
+                    offsets = {queue_id: offset + 1 for (queue_id,), offset in ends.items()}
+                    read.setdefault((key[0], topic), {})[until] = offsets
     return read
 
 

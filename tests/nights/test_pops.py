@@ -766,6 +766,31 @@ def test_a_group_that_is_switched_while_it_is_online(broker: GrowingBroker) -> N
     assert broker.facts() == before
 
 
+@pytest.mark.parametrize("retry_topic", ["%RETRY%g_T", "%RETRY%g+T"])
+def test_a_group_that_pulls_again_pulls_what_came_again(broker: GrowingBroker, retry_topic: str) -> None:
+    """Its clients subscribe to the first retry topic by themselves, with the tag ``*``, and to no other one."""
+    events = [event(BEFORE, "register", "g", type="TAG", expression="A", consume_from="first")]
+    broker.log.append(TAGS="A", UNIQ_KEY="again")
+    pop(broker, "g", 10, acknowledges=False)
+    switch(broker, "POP")
+    broker.night(events)
+    came_again = len(broker.log.data) + ATTEMPTS_AT
+    broker.log.append(topic=retry_topic, TAGS="A", UNIQ_KEY="again")
+    broker.log.data = broker.log.data[:came_again] + struct.pack(">i", 1) + broker.log.data[came_again + 4 :]
+    switch(broker, "PULL")
+    save(broker)
+    for _ in range(2):
+        broker.night(events)
+        rows = [
+            (row["topic"], row["queue_offset"], row["source"]) for row in rows_of(broker.folder / "w", "deliveries")
+        ]
+        pulled = [(retry_topic, 0, "PLANNED")] if "_" in retry_topic else []
+        assert [row for row in rows if row[0] != "T"] == pulled
+        broker.log.append(topic="U")
+        save(broker)
+    assert broker.passes_audits()
+
+
 def test_what_pops_of_a_switched_group_commit_is_no_late_commit_of_its_pulls(broker: GrowingBroker) -> None:
     """The offsets in the snapshot are those after its pops, just after its last pull."""
     for _ in range(4):
