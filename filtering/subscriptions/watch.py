@@ -138,7 +138,8 @@ class _Changes:
         joined = [client_id for client_id, other in is_other.items() if other]
         # Of clients that all were replaced between two looks, it is not known until when the old ones were online.
         is_replaced = bool(gone) and bool(joined) and not remaining
-        new_events = [event for each in joined for event in self._joins(each)]
+        may_overlap = is_replaced and not self.now.clients.keys() >= set(gone)
+        new_events = [event for each in joined for event in self._joins(each, may_overlap)]
         first_join = min((event.at for event in new_events), default=None)
         new_events += [event for each in remaining for event in self._resubscribes(each, bool(gone or joined))]
         left = [self._leaves(each, first_join if is_replaced else None, bool(remaining)) for each in gone]
@@ -175,10 +176,11 @@ class _Changes:
             committed=None if are_others_online else offsets or None,
         )
 
-    def _joins(self, client_id: str) -> Iterator[SubscriptionEvent]:
+    def _joins(self, client_id: str, may_overlap: bool) -> Iterator[SubscriptionEvent]:
         """A client's heartbeat when it came, and one more if it has subscribed to something since then.
 
-        What it subscribed to in between is not known.
+        What it subscribed to in between is not known. ``may_overlap``: the clients before it may have left after it
+        came. When they leave, it gets other queues, and so a new version.
         """
         client, look = self.now.clients[client_id], self.look
         subscriptions = self._own(client)
@@ -191,14 +193,15 @@ class _Changes:
             at, since = min(client.started_at or look.end, look.end), None
         else:
             at, since = look.end, look.before
-        later = {topic: each["version"] for topic, each in subscriptions.items() if self._is_new(each, at)}
-        at_first = {
-            topic: subscription | {"version": min(subscription["version"], at)} if topic in later else subscription
-            for topic, subscription in subscriptions.items()
-        }
-        yield from self._sends(client_id, at, since, at_first)
+        later = {topic: each for topic, each in subscriptions.items() if may_overlap or self._is_new(each, at)}
+        first = {topic: each | {"version": min(each["version"], at)} for topic, each in later.items()}
+        yield from self._sends(client_id, at, since, {**subscriptions, **first})
         if later:
-            yield from self._sends(client_id, max(later.values()), at, subscriptions)
+            newer = {topic: each | {"version": max(each["version"], at + 1)} for topic, each in later.items()}
+            until = max(each["version"] for each in newer.values())
+            if may_overlap and until > look.end - ALLOCATION:
+                until = look.end
+            yield from self._sends(client_id, until, at, {**subscriptions, **newer})
 
     def _is_new(self, subscription: Subscription, since: int) -> bool:
         """Whether a client has subscribed after ``since`` (ms), or got other queues though no client had just come."""

@@ -232,6 +232,7 @@ def test_a_client_that_was_replaced_left_before_the_new_one_began(before: int | 
     assert [(event.operation.value, event.client_id, event.at) for event in events] == [
         ("unregister", "c1", left),
         ("heartbeat", "c2", 650),
+        ("heartbeat", "c2", 1_001),
     ]
 
 
