@@ -53,6 +53,8 @@ from filtering.consumption.uncertainty import (
     COMMITTED_AWAY,
     DELETED,
     DELETED_TONIGHT,
+    HANDED_OVER,
+    HELD_PULL_MS,
     IN_FLIGHT,
     LEFT_PULL,
     NOT_WATCHED,
@@ -376,7 +378,7 @@ NO_SUBSCRIPTION_THEN = (
 )
 
 
-_UNSEEN = (NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL)
+_UNSEEN = (NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL, HANDED_OVER)
 """The reasons of windows of which it is not known whether, or under which subscription, the group pulled in them."""
 
 
@@ -882,6 +884,11 @@ class Explainer:
                 continue
             if why == IN_FLIGHT:
                 applies = is_delivered and self._would_deliver(explanation.message, key[0], at - 1)
+            elif why == HANDED_OVER:
+                until = window.stored_to + HELD_PULL_MS
+                changes = [row.valid_from for row in self._rows[key] if at < row.valid_from < until]
+                passes = {self._would_deliver(explanation.message, key[0], each) for each in (at - 1, at, *changes)}
+                applies = len(passes) > 1
             elif why == LEFT_PULL:
                 applies = not is_delivered and self._would_deliver(explanation.message, key[0], at)
             else:

@@ -48,6 +48,7 @@ from filtering.consumption.group import (
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
 from filtering.consumption.uncertainty import (
     GroupUncertainty,
+    handed_over,
     not_registered_yet,
     outside,
     popped_again,
@@ -74,6 +75,7 @@ from filtering.subscriptions.events import (
 from filtering.subscriptions.history import states_by_key, subscription_history
 from filtering.subscriptions.inconsistency import (
     SeemingDisagreement,
+    client_states,
     differing_states,
     group_clients,
     seeming_disagreements,
@@ -169,6 +171,8 @@ class _NightPlanner:
         self._queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
         self._client_tags = tag_disagreements(self._disagreeing, self._queue_ids, broker_offsets.has_queue_ids)
         self._differing_pop_clients = states_by_key(differing_states(events if pops.planned else ()))
+        is_recorded = broker_offsets.watched_to is not None
+        self._watched_clients = states_by_key(client_states(events) if is_recorded else ())
         self._seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
         for disagreement in seeming_disagreements(history, events):
             self._seeming[disagreement.key].append(disagreement)
@@ -254,6 +258,8 @@ class _NightPlanner:
         instead.
         """
         changes: Sequence[UncertainRange] = night.changes
+        for handed in handed_over(self._watched_clients.get(key, ()), rows, filters, self._as_of):
+            changes = [*outside(changes, handed.stored_from, handed.stored_to), handed]
         for unseen in night.unseen:
             changes = [*outside(changes, unseen.stored_from, unseen.stored_to), unseen]
         for part in self._client_tags.get(key, ()):

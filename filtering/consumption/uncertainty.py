@@ -7,7 +7,7 @@ Each cause makes an UncertainRange of messages, with a reason:
 - A group left, came back, or was moved to another offset, and it is not known what it had received by then. A
   subscription was not seen for a time. GroupUncertainty has a method for each of these, and collects all.
 - Clients of a group disagree, so that it depends on the client that reads a message (:func:`with_seeming`,
-  :func:`read_by_any`, :func:`registered_only`, :func:`not_registered_yet`).
+  :func:`handed_over`, :func:`read_by_any`, :func:`registered_only`, :func:`not_registered_yet`).
 
 Which windows a group has does not depend on any of this: see :mod:`filtering.consumption.group`.
 Sources: PullRequestHoldService, PullAPIWrapper, PopLongPollingService, DefaultMQPushConsumerImpl.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
 
 from filtering.consumption.offsets import FIRST_SAVE, Offsets, QueueRestart, after_night
 from filtering.delivery.message_filter import FiltersInForce, MessageFilter
@@ -52,6 +53,7 @@ CLIENT_RESET = 20_000
 RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
 NOT_WATCHED = "what the group subscribed to was not seen"
 LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
+HANDED_OVER = "a client came or left, of several that subscribe differently: what one had not committed, another reads"
 IN_FLIGHT = "the group left, and may have received what it had not committed: that comes again"
 COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
 HELD_IN_OLD_QUEUE = "the queue began again while the broker may have held a pull of the old one, which ends behind it"
@@ -315,6 +317,27 @@ def with_seeming(
         if begin < end and len(asked) > 1:
             uncertain.append(matched_by_some(asked, begin, end, disagreement.valid_from))
     return uncertain
+
+
+def handed_over(
+    states: Sequence[GroupClients], rows: Sequence[SubscriptionRow], filters: FiltersInForce, as_of: int | None
+) -> Iterator[UncertainRange]:
+    """The messages of the night that one client had not committed when another one with another subscription took
+    over its queue: what the broker held a pull for, and what the client dropped. Only some of the clients match them.
+
+    ``states``: all of the group and topic. Before they differ, what is not committed is at most in a held pull.
+    """
+    moved = [state.valid_from for before, state in pairwise(states) if before.clients != state.clients]
+    for is_differing, run in groupby(states, lambda state: bool(state.overruled)):
+        differing = list(run) if is_differing else []
+        times = [at for at in moved if differing and differing[0].valid_from <= at <= differing[-1].end]
+        known = {each for state in differing for each in state.filters}
+        asked = {row.filter: row for row in rows if row.filter in known and filters.is_pulling(row)}
+        if times and len(asked) > 1:
+            begin, end = after_night(as_of, differing[0].valid_from - HELD_PULL_MS), times[-1] + FIRST_PULL
+            if begin < end:
+                client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
+                yield matched_by_some(client_filters, begin, end, differing[0].valid_from, HANDED_OVER)
 
 
 def read_by_any(

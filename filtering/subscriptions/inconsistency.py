@@ -65,6 +65,10 @@ class GroupClients(State):
         return not self.overruled and not self.absent
 
     @property
+    def clients(self) -> frozenset[str]:
+        return frozenset((*self.agreeing, *(client.client_id for client in self.overruled), *self.absent))
+
+    @property
     def filters(self) -> dict[Filter, list[str]]:
         """The distinct filters of clients, the one in force first, each with the ids of its clients."""
         in_force = self.expression or "", self.expression_type or "", self.class_filter_mode

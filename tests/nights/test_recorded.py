@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from answers.explain import NO_SUBSCRIPTION_THEN
-from filtering.consumption.uncertainty import COMMITTED_AWAY, LEFT_PULL, NOT_WATCHED
+from filtering.consumption.uncertainty import COMMITTED_AWAY, HANDED_OVER, LEFT_PULL, NOT_WATCHED
 from jobs import explain, nightly
 from tests.broker_log import EVERY
 from tests.nights.commands import rows_of
@@ -219,6 +219,23 @@ def test_what_record_saw_after_a_night_begins_after_it(broker: GrowingBroker) ->
     assert broker.passes_audits()
     night("--redo-from", after(8))
     assert broker.received("cg") == [0, 1, 2, 3, 4, 8, 9, 15]
+    assert broker.passes_audits()
+
+
+def test_what_one_client_had_not_committed_another_one_may_read(broker: GrowingBroker) -> None:
+    """A deployment: the new client comes after message 6, and the old one, which takes all, is gone after message 8."""
+    folder = recording(broker)
+    old, new = (json.loads(came(at, expression, 0)) for at, expression in ((BEFORE, ANY), (after(7), HIGH)))
+    gone = {"at": after(9), "op": "unregister", "group": "cg", "client_id": "c1", "since": after(8)}
+    lines = (old, new | {"client_id": "c2"}, gone)
+    (folder / "b" / "subscription_events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "b" / "state.json").write_text(json.dumps({"begin": after(40), "version": "5.5.0"}))
+    arguments = ("--store", broker.folder / "store", "--recorded", folder, "--warehouse", broker.folder / "w")
+    ended = broker.run(nightly, *arguments)
+    assert ended.code == 0, ended.error
+    assert broker.received("cg") == list(range(10))
+    assert uncertain(broker) == 5
+    assert explained(broker) == {HANDED_OVER: [0, 1, 2, 3, 4]}
     assert broker.passes_audits()
 
 
