@@ -17,7 +17,7 @@ import fcntl
 import json
 import os
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -46,7 +46,7 @@ MISSED_LOOKS = 3
 LEAST_PAUSE = 1_000
 """ms from one look to the next, if the interval is not less."""
 PAUSES = 100
-"""The pause after a look is this many times as long as the broker took to answer: at most 1 % of a core of it."""
+"""The pause after a look is this many times as long as the broker takes to answer: at most 1 % of a core of it."""
 
 
 def _now() -> int:
@@ -137,7 +137,7 @@ class BrokerRecorder:
         self.broker = broker
         self._interval = interval
         self._now = now
-        self._answered_in = 0
+        self._answered_in: deque[int] = deque(maxlen=10)
         self._is_new_connection = True
         self._state = _State()
         folder.mkdir(parents=True, exist_ok=True)
@@ -162,8 +162,11 @@ class BrokerRecorder:
 
     @property
     def pause(self) -> float:
-        """Seconds from the beginning of the last look to that of the next one, so that it costs the broker little."""
-        return min(self._interval, max(PAUSES * self._answered_in, LEAST_PAUSE) / 1000)
+        """Seconds from the beginning of the last look to that of the next one, so that it costs the broker little.
+
+        The shortest of ten answers counts: a longer one waited for something else.
+        """
+        return min(self._interval, max(PAUSES * min(self._answered_in, default=0), LEAST_PAUSE) / 1000)
 
     def _look(self) -> int:
         last = self._state
@@ -173,7 +176,7 @@ class BrokerRecorder:
         groups = self.broker.online(self.broker.groups())
         committed = self.broker.committed()
         end = max(self._now(), begin)
-        self._answered_in = end - begin
+        self._answered_in.append(end - begin)
         look = Look(begin, end, last.begin)
         groups = {name: self._asked(name, group, look, committed) for name, group in groups.items()}
         lines = []

@@ -180,7 +180,7 @@ class _Changes:
         """A client's heartbeat when it came, and one more if it has subscribed to something since then.
 
         What it subscribed to in between is not known. ``may_overlap``: the clients before it may have left after it
-        came. When they leave, it gets other queues, and so a new version.
+        came, and not before the look.
         """
         client, look = self.now.clients[client_id], self.look
         subscriptions = self._own(client)
@@ -198,9 +198,7 @@ class _Changes:
         yield from self._sends(client_id, at, since, {**subscriptions, **first})
         if later:
             newer = {topic: each | {"version": max(each["version"], at + 1)} for topic, each in later.items()}
-            until = max(each["version"] for each in newer.values())
-            if may_overlap and until > look.end - ALLOCATION:
-                until = look.end
+            until = look.end if may_overlap else max(each["version"] for each in newer.values())
             yield from self._sends(client_id, until, at, {**subscriptions, **newer})
 
     def _is_new(self, subscription: Subscription, since: int) -> bool:
