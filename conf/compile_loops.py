@@ -18,11 +18,12 @@ LOOPS = Path(__file__).parent / "loops.txt"
 
 def compile_loops(lines: list[str]) -> None:
     """Compiles the loops of the lines, and what they call, into Numba's cache."""
-    names: dict[str, Any] = {**vars(types), "bool": types.boolean}
     for line in lines:
         loop, _, arguments = line.partition(" ")
-        module, _, function = loop.rpartition(".")
-        getattr(import_module(module), function).compile(eval(arguments, names))  # noqa: S307  # the project's own file
+        name, _, function = loop.rpartition(".")
+        module = import_module(name)
+        names: dict[str, Any] = {**vars(module), **vars(types), "bool": types.boolean}
+        getattr(module, function).compile(eval(arguments, names))  # noqa: S307  # the project's own file
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def loops_are_listed() -> Iterator[None]:
     """Whatever the tests of a process call, the set-up compiles it (conf/compile_loops.py)."""
-    from numba.core import event
+    from numba.core import event, types
 
     listed = (Path(__file__).parents[1] / "conf" / "loops.txt").read_text().splitlines()
     compiled: list[str] = []
@@ -41,7 +41,12 @@ def loops_are_listed() -> Iterator[None]:
         def on_start(self, started: event.Event) -> None:
             function = started.data["dispatcher"].py_func
             if not running and function.__module__.startswith(("filtering.", "schemas.")):
-                compiled.append(f"{function.__module__}.{function.__name__} {started.data['args']!r}")
+                text = repr(started.data["args"])
+                for named in started.data["args"]:
+                    if isinstance(named, types.NamedTuple | types.NamedUniTuple):
+                        made = f"BaseTuple.from_types({tuple(named.types)!r}, {named.instance_class.__name__})"
+                        text = text.replace(repr(named), made)
+                compiled.append(f"{function.__module__}.{function.__name__} {text}")
             running.append(started)
 
         def on_end(self, ended: event.Event) -> None:
