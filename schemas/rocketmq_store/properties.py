@@ -272,9 +272,10 @@ def _hash(lengths: Array, firsts: Array, lasts: Array, slots: Array, mask: Int) 
         beyond = np.uint64(64 - 8 * min(length, 8))
         first = (firsts[i] << beyond) >> beyond if length else np.uint64(0)
         last = lasts[i] if length > 8 else np.uint64(0)
-        mixed = (first ^ (last * _LAST_FACTOR + np.uint64(length))) * _FIRST_FACTOR
+        mixed = first ^ (last * _LAST_FACTOR + np.uint64(length))
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * _FIRST_FACTOR  # many texts differ only in their last octets
         firsts[i], lasts[i] = first, last
-        slots[i] = (mixed ^ (mixed >> np.uint64(32))) & mask
+        slots[i] = (mixed >> np.uint64(32)) & mask
 
 
 @compiled
