@@ -1,4 +1,4 @@
-"""One scanner of JSON: objects of known fields, a line each.
+"""The scanner of JSON lines: objects of known fields, a line each.
 
 A compiled loop takes strict JSON. An object may have any fields, but the values of the known ones (FIELDS) must have
 their kind. All other lines, good or bad, it leaves to its caller: their state is OTHER.
@@ -35,10 +35,7 @@ class Kind(IntEnum):
     """A whole number of at most 18 digits, which always fit into 64 bits."""
     ANY = 3
     """A text; a number or a boolean counts as its JSON text."""
-    TEXT = 4
-    INTEGERS = 5
-    """A list of whole numbers of at most 18 digits: a text in which 0x02 is after each."""
-    MAP = 6
+    MAP = 4
     """An object of values of the kind ANY: a property text (name 0x01 value 0x02 …), without those that are empty."""
 
 
@@ -49,16 +46,8 @@ _OF_TYPE = {
     "binary": Kind.ANY,
     "map<string, string>": Kind.MAP,
 }
-MESSAGES, POPS = 0, 1
-"""What lines are: messages of a message log; records of pops (PopCheckPoint, AckMsg, BatchAckMsg)."""
-FIELDS: tuple[dict[str, Kind], ...] = (
-    {name: _OF_TYPE[kind] for name, kind in KNOWN.items()},
-    dict.fromkeys(("q", "n"), Kind.INT)
-    | dict.fromkeys(("so", "pt", "it", "ao"), Kind.LONG)
-    | dict.fromkeys(("c", "t", "rp"), Kind.TEXT)
-    | dict.fromkeys(("d", "aol"), Kind.INTEGERS),
-)
-"""The known fields of MESSAGES and of POPS."""
+FIELDS = {name: _OF_TYPE[kind] for name, kind in KNOWN.items()}
+"""The known fields."""
 
 
 @frozen(eq=False)
@@ -89,24 +78,24 @@ class Lines:
             yield number, self.data[start:stop].tobytes().removesuffix(b"\r")
 
 
-def scan(content: bytes, first: int, what: int) -> Lines:
-    """Reads the lines of some content: MESSAGES or POPS. ``first``: the number of the first one."""
-    data, end, fields = np.frombuffer(content + bytes(_MARGIN), np.uint8), len(content), FIELDS[what]
-    most, count = line_ends(content) + 1, len(fields)
+def scan(content: bytes, first: int) -> Lines:
+    """Reads the lines of some content. ``first``: the number of the first one."""
+    data, end = np.frombuffer(content + bytes(_MARGIN), np.uint8), len(content)
+    most, count = line_ends(content) + 1, len(FIELDS)
     lines, states = np.zeros((3, most), np.int64), np.zeros(most, np.uint8)
     given, numbers = np.zeros((count, most), np.bool_), np.zeros((count, most), np.int64)
     starts, lengths = np.zeros((count, most), np.int32), np.zeros((count, most), np.int32)
     texts = np.empty(end + 2 * _MARGIN, np.uint8)
-    rows = _scan(data, end, first, what, numbers, given, starts, lengths, texts, lines, states)
+    rows = _scan(data, end, first, numbers, given, starts, lengths, texts, lines, states)
     texts.flags.writeable = False  # as the bytes of a log: the same compiled loops read both
-    is_integer = {name: kind <= Kind.LONG for name, kind in fields.items()}
+    is_integer = {name: kind <= Kind.LONG for name, kind in FIELDS.items()}
     return Lines(
         data[:end],
         lines[:, :rows],
         states[:rows],
-        {name: given[i, :rows] for i, name in enumerate(fields)},
-        {name: numbers[i, :rows] for i, name in enumerate(fields) if is_integer[name]},
-        {name: (starts[i, :rows], lengths[i, :rows]) for i, name in enumerate(fields) if not is_integer[name]},
+        {name: given[i, :rows] for i, name in enumerate(FIELDS)},
+        {name: numbers[i, :rows] for i, name in enumerate(FIELDS) if is_integer[name]},
+        {name: (starts[i, :rows], lengths[i, :rows]) for i, name in enumerate(FIELDS) if not is_integer[name]},
         texts,
     )
 
@@ -123,20 +112,13 @@ def line_ends(content: bytes) -> int:
 # Tables of names are not arguments of loops: Numba counts references to arrays at calls, a tenth of the time here.
 
 _LONGEST_NAME = 40
-_SPELLED = tuple(sorted(each, key=len) for each in (SPELLINGS, FIELDS[POPS]))
-_NAMES = np.zeros((2, max(map(len, _SPELLED)), _LONGEST_NAME >> 3), np.uint64)
-_FIELD_OF_NAME = np.zeros(_NAMES.shape[:2], np.int64)
-_FIRST_OF_LENGTH = np.zeros((2, _LONGEST_NAME + 2), np.int64)
-_KINDS = np.zeros((2, max(map(len, FIELDS))), np.int64)
-for _what, _words in enumerate(_SPELLED):
-    _numbers = {_name: _number for _number, _name in enumerate(FIELDS[_what])}
-    _KINDS[_what, : len(_numbers)] = list(FIELDS[_what].values())
-    _FIRST_OF_LENGTH[_what] = np.searchsorted([len(_word) for _word in _words], np.arange(_LONGEST_NAME + 2))
-    for _row, _word in enumerate(_words):
-        _NAMES[_what, _row] = np.frombuffer(_word.encode().ljust(_LONGEST_NAME, b"\0"), np.uint64)
-        _FIELD_OF_NAME[_what, _row] = _numbers[SPELLINGS.get(_word, _word) if _what == MESSAGES else _word]
+_SPELLED = sorted(SPELLINGS, key=len)
+_FIRST_OF_LENGTH = np.searchsorted([len(_word) for _word in _SPELLED], np.arange(_LONGEST_NAME + 2))
+_NAMES = np.stack([np.frombuffer(_word.encode().ljust(_LONGEST_NAME, b"\0"), np.uint64) for _word in _SPELLED])
+_FIELD_OF_NAME = np.array([[*FIELDS].index(SPELLINGS[_word]) for _word in _SPELLED])
+_KINDS = np.array([*FIELDS.values()], np.int64)
 _UNKNOWN = 0
-_INT, _LONG, _ANY, _TEXT, _INTEGERS, _MAP = map(int, Kind)
+_INT, _LONG, _ANY, _MAP = map(int, Kind)
 _GREATEST_INT = (1 << 31) - 1
 _ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _SPACES, _QUOTES, _BACKSLASHES = (np.uint64(byte * 0x0101010101010101) for byte in b' "\\')
@@ -159,8 +141,8 @@ _DEEPEST = 60
 
 @compiled
 def _scan(
-    data: Bytes, end: Int, first: Int, what: Int, numbers: Array, given: Array, starts: Array, lengths: Array,
-    texts: Bytes, lines: Array, states: Array,
+    data: Bytes, end: Int, first: Int, numbers: Array, given: Array, starts: Array, lengths: Array, texts: Bytes,
+    lines: Array, states: Array,
 ) -> Int:  # fmt: skip
     """Reads all lines of ``data``, of which those that are not blank get a row each. Returns their number."""
     at: Int = np.int64(0)
@@ -172,7 +154,7 @@ def _scan(
         while at < end and (data[at] == 32 or (data[at] != _NEW_LINE and 9 <= data[at] <= 13)):
             at += 1
         if at < end and data[at] != _NEW_LINE:
-            stop, after, high = _object(data, begin, what, row, out, numbers, given, starts, lengths, texts)
+            stop, after, high = _object(data, begin, row, out, numbers, given, starts, lengths, texts)
             stop = _after_blanks(data, stop) if stop >= 0 else stop
             if stop >= 0 and (stop == end or data[stop] == _NEW_LINE):
                 states[row] = REGULAR_NOT_ASCII if high else REGULAR
@@ -189,7 +171,7 @@ def _scan(
 
 @compiled
 def _object(
-    data: Bytes, at: Int, what: Int, row: Int, out: Int, numbers: Array, given: Array, starts: Array, lengths: Array,
+    data: Bytes, at: Int, row: Int, out: Int, numbers: Array, given: Array, starts: Array, lengths: Array,
     texts: Bytes,
 ) -> tuple[Int, Int, Int]:  # fmt: skip
     """Reads an object. Returns where it ends, or -1; the end of ``texts``; and the high bits of its texts.
@@ -213,7 +195,7 @@ def _object(
             if byte == _COMMA:
                 state = _NAME if around & _ONE else _VALUE
             elif byte == (_CLOSE if around & _ONE else _CLOSE_LIST):
-                if kind >= _INTEGERS and depth == 2:
+                if kind == _MAP and depth == 2:
                     lengths[field, row] = out - starts[field, row]
                 around >>= _ONE
                 depth -= 1
@@ -255,8 +237,8 @@ def _object(
                 at += 1
                 state = _VALUE
                 if depth == 1:
-                    field = _field(what, texts, begin, out - begin)
-                    kind = _KINDS[what, field] if field >= 0 else np.int64(_UNKNOWN)
+                    field = _field(texts, begin, out - begin)
+                    kind = _KINDS[field] if field >= 0 else np.int64(_UNKNOWN)
                     out = begin
                 elif kind == _MAP:
                     name = begin
@@ -265,7 +247,7 @@ def _object(
                 else:
                     out = begin
                 continue
-            if kind == _INTEGERS or (depth == 1 and kind in (_INT, _LONG, _MAP)):
+            if depth == 1 and kind in (_INT, _LONG, _MAP):
                 break
         elif state == _NAME:
             break
@@ -275,7 +257,7 @@ def _object(
                 if not is_object:
                     break
             elif kind != _UNKNOWN:
-                if depth > 1 or kind != (_MAP if is_object else _INTEGERS) or given[field, row]:
+                if depth > 1 or kind != _MAP or not is_object or given[field, row]:
                     break
                 given[field, row] = True
                 starts[field, row] = out
@@ -295,18 +277,15 @@ def _object(
             if end < 0:
                 break
             is_null = literal == _NULL
-            if kind == _INTEGERS and depth == 2:
-                if literal != _WHOLE or end - at > 18:
-                    break
-            elif depth == 1 and not is_null:
+            if depth == 1 and not is_null:
                 if kind in (_INT, _LONG):
                     if literal != _WHOLE or end - at > 18:
                         break
-                    value = integer(data, at, end)
+                    value = _integer(data, at, end)
                     if kind == _INT and not -_GREATEST_INT - 1 <= value <= _GREATEST_INT:
                         break
                     numbers[field, row] = value
-                elif kind > _ANY:
+                elif kind == _MAP:
                     break
             if kind > _LONG and not is_null:
                 for i in range(0, end - at, 8):
@@ -318,7 +297,7 @@ def _object(
             out = begin
         elif depth > 1:
             # A property without a name or a value is none.
-            if kind == _MAP and (begin == name + 1 or out == begin):
+            if begin == name + 1 or out == begin:
                 out = name
             else:
                 texts[out] = 2
@@ -412,7 +391,7 @@ def _after_digits(data: Bytes, at: Int) -> Int:
 
 
 @compiled
-def integer(data: Bytes, at: Int, end: Int) -> Int:
+def _integer(data: Bytes, at: Int, end: Int) -> Int:
     """The number that the digits from ``at`` to ``end`` are, with or without a minus."""
     is_negative = data[at] == _MINUS
     value: Int = np.int64(0)
@@ -436,20 +415,20 @@ def _line_end(data: Bytes, at: Int, end: Int) -> Int:
 
 
 @compiled
-def _field(what: Int, texts: Bytes, at: Int, length: Int) -> Int:
+def _field(texts: Bytes, at: Int, length: Int) -> Int:
     """The field with the name in ``texts``; -1 if it has none."""
     field: Int = np.int64(-1)
     if length <= _LONGEST_NAME:
         first = load_word(texts, at) & _KEPT[min(length, 8)]
-        for name in range(_FIRST_OF_LENGTH[what, length], _FIRST_OF_LENGTH[what, length + 1]):
-            is_same = first == _NAMES[what, name, 0]
+        for name in range(_FIRST_OF_LENGTH[length], _FIRST_OF_LENGTH[length + 1]):
+            is_same = first == _NAMES[name, 0]
             for i in range(8, length if is_same else 0, 8):
                 word = load_word(texts, at + i) & _KEPT[min(length - i, 8)]
-                if word != _NAMES[what, name, i >> 3]:
+                if word != _NAMES[name, i >> 3]:
                     is_same = False
                     break
             if is_same:
-                field = np.int64(_FIELD_OF_NAME[what, name])
+                field = np.int64(_FIELD_OF_NAME[name])
                 break
     return field
 

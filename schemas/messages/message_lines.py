@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from filtering.java import is_utf8
 from filtering.kernels.compile import Array, Int, compiled
-from schemas.messages.json_lines import DIGITS, MESSAGES, REGULAR, REGULAR_NOT_ASCII, Lines, scan
+from schemas.messages.json_lines import DIGITS, REGULAR, REGULAR_NOT_ASCII, Lines, scan
 from schemas.messages.message_checks import (
     ENDS,
     KNOWN,
@@ -94,7 +94,7 @@ def read_content(content: bytes, first: int, form: LogForm) -> tuple[list[Messag
 
 def read_by_loops(content: bytes, first: int, form: LogForm) -> tuple[list[MessageBatch], list[RejectedRow]]:
     """Like :func:`read_by_decoder`, and much faster for many lines."""
-    lines = scan(content, first, MESSAGES)
+    lines = scan(content, first)
     regular, others = _regular(lines, form)
     slow, rejected = _decode(lines.at(others), lines.line, form)
     return [batch for batch in (regular, slow) if len(batch.lines)], rejected

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs import explain, lag, nightly
-from schemas.messages.pop_json import NOT_A_RECORD
+from schemas.messages.pop_json import INCOMPLETE, NOT_A_RECORD, NOT_JSON
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.storage import Storage
 from tests.nights.commands import Run, rows_of
@@ -137,10 +137,11 @@ def test_a_damaged_list_of_groups_that_consume_by_pop(content: bytes, reason: st
 CHECKPOINT = (
     b'{"bm":0,"bn":"b","c":"cg_9","d":[0],"it":60000,"n":1,"pt":1700000000001,"q":0,"ro":0,"so":0,"t":"OrderEvents"}'
 )
+TAG = b"TAGS\x01ck\x02"
 
 
 def test_a_group_of_which_only_the_record_of_pops_knows(run: Run, store: Path) -> None:
-    record = {"topic": b"rmq_sys_REVIVE_LOG_c", "body": CHECKPOINT, "properties": b"TAGS\x01ck\x02"}
+    record = {"topic": b"rmq_sys_REVIVE_LOG_c", "body": CHECKPOINT, "properties": TAG}
     write(store, "commitlog/00000000000000000000", log_of(ORDER, record))
     assert summary(run, store) == []
     deliveries = [row for row in rows_of(store.parent / "w", "deliveries") if row["consumer_group"] == "cg_9"]
@@ -150,14 +151,24 @@ def test_a_group_of_which_only_the_record_of_pops_knows(run: Run, store: Path) -
     assert [row["subscription_from"] for row in deliveries] == [0]
 
 
-def test_what_is_no_record_of_a_pop_is_quarantined(run: Run, store: Path) -> None:
-    log = log_of(ORDER, {"topic": b"rmq_sys_REVIVE_LOG_c"})
+@pytest.mark.parametrize(
+    ("body", "tag", "reason"),
+    [
+        (b"paid", b"", NOT_A_RECORD),
+        (b"paid", TAG, NOT_JSON),
+        (CHECKPOINT.replace(b'"q":0', b'"q":4294967296'), TAG, INCOMPLETE),
+        (CHECKPOINT.replace(b'"so":0', b'"so":9223372036854775808'), TAG, INCOMPLETE),
+        (CHECKPOINT.replace(b"[0]", b"[1]").replace(b'"so":0', b'"so":9223372036854775807'), TAG, INCOMPLETE),
+    ],
+)
+def test_what_is_no_record_of_a_pop_is_quarantined(body: bytes, tag: bytes, reason: str, run: Run, store: Path) -> None:
+    log = log_of(ORDER, {"topic": b"rmq_sys_REVIVE_LOG_c", "body": body, "properties": tag})
     write(store, "commitlog/00000000000000000000", log)
     given = ("--store", store, "--warehouse", store.parent / "w")
     assert run(nightly, *given).code == 0
     (row,) = rows_of(store.parent / "w", "quarantine")
     assert (row["source_file"], row["offset"]) == ("rmq_sys_REVIVE_LOG_c", len(log_of(ORDER)))
-    assert (row["reason"], row["bytes"]) == (NOT_A_RECORD, b"paid")
+    assert (row["reason"], row["bytes"]) == (reason, body)
 
 
 @pytest.mark.parametrize(
