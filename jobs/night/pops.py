@@ -392,12 +392,18 @@ class NightPops:
         pops = pops.append_column("tags", messages["tags"])
         pops = pops.append_column("store_timestamp", messages["store_timestamp"])
         pops = filtered_by_mask(pops, pc.is_valid(pops["commitlog_offset"]))
-        is_for_nobody = pc.and_(self._is_offline(pops), pc.is_null(pops["acknowledged_at"]))
-        for_nobody, pops = pops.filter(is_for_nobody), filtered_by_mask(pops, pc.invert(is_for_nobody))
-        (uncertain,) = _counts(for_nobody, np.ones(len(for_nobody), bool))
+        in_force = list(self._in_force(pops))
+        is_for_nobody = np.zeros(len(pops), bool)
+        for own, row in in_force:
+            is_for_nobody[own] = not row.is_consuming
+        is_for_nobody &= np.array(pc.is_null(pops["acknowledged_at"]))
+        (uncertain,) = _counts(pops, is_for_nobody)
+        if is_for_nobody.any():
+            pops = pops.filter(pa.array(~is_for_nobody))
+            in_force = list(self._in_force(pops))
         if not len(pops):
             return PopCounts(uncertain=uncertain)
-        subscription_from, outcome, is_uncertain = self._outcomes(pops)
+        subscription_from, outcome, is_uncertain = self._outcomes(pops, in_force)
         writer = DataFileWriter(DELIVERY_BLOCKS, self._changes.warehouse.log(DELIVERY_BLOCKS).storage)
         rows = pops.append_column("available_at", pops["popped_at"])
         rows = rows.append_column("subscription_from", pa.array(subscription_from))
@@ -432,13 +438,6 @@ class NightPops:
                 may_be[at[own]] |= (begin <= popped_at[at[own]]) & (popped_at[at[own]] < begin + HELD_PULL_MS)
         return may_be
 
-    def _is_offline(self, pops: pa.Table) -> pa.BooleanArray:
-        """Whether no client of the group was online when it popped."""
-        is_offline = np.zeros(len(pops), bool)
-        for own, row in self._in_force(pops):
-            is_offline[own] = not row.is_consuming
-        return pa.array(is_offline)
-
     def _in_force(self, pops: pa.Table) -> Iterator[tuple[Int64s, SubscriptionRow]]:
         """The subscriptions that were in force when groups popped, each with the positions of its pops."""
         popped_at = pops["popped_at"].to_numpy()
@@ -449,17 +448,20 @@ class NightPops:
             for state in np.unique(in_force[in_force >= 0]).tolist():
                 yield own[in_force == state], rows[state]
 
-    def _outcomes(self, pops: pa.Table) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
+    def _outcomes(
+        self, pops: pa.Table, in_force: Sequence[tuple[Int64s, SubscriptionRow]]
+    ) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
         """For each pop, the ``valid_from`` of the subscription in force, the number of its outcome, and its doubt.
 
         If it is not known by which subscription a message was handed out, ``valid_from`` is UNKNOWN_SUBSCRIPTION.
+        ``in_force``: what :meth:`_in_force` says of them.
         """
         subscription_from = np.full(len(pops), UNKNOWN_SUBSCRIPTION, np.int64)
         is_dropped, is_uncertain = np.zeros((2, len(pops)), bool)
         groups, group = group_numbers(pops, ["consumer_group"])
         most_attempts = np.array([self._groups.most_attempts(name) for (name,) in groups], np.int64)
         is_dead = pops["attempt"].to_numpy() > most_attempts[group]
-        for own, row in self._in_force(pops):
+        for own, row in in_force:
             for at, others in self._with_other_clients(row, own, pops["popped_at"].to_numpy()):
                 subscription_from[at] = row.valid_from
                 if row.tags_set or any(other.tags_set for other in others):
