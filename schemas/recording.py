@@ -47,6 +47,8 @@ LEAST_PAUSE = 1_000
 """ms from one look to the next, if the interval is not less."""
 PAUSES = 100
 """The pause after a look is this many times as long as the broker takes to answer: at most 1 % of a core of it."""
+COUNTED = 10
+"""Looks of which the shortest answer counts. The first of a new recorder are as close as any may be."""
 
 
 def _now() -> int:
@@ -137,7 +139,7 @@ class BrokerRecorder:
         self.broker = broker
         self._interval = interval
         self._now = now
-        self._answered_in: deque[int] = deque(maxlen=10)
+        self._answered_in = deque([0] * COUNTED, COUNTED)
         self._is_new_connection = True
         self._state = _State()
         folder.mkdir(parents=True, exist_ok=True)
@@ -164,9 +166,9 @@ class BrokerRecorder:
     def pause(self) -> float:
         """Seconds from the beginning of the last look to that of the next one, so that it costs the broker little.
 
-        The shortest of ten answers counts: a longer one waited for something else.
+        The shortest of the last answers counts: a longer one waited for something else.
         """
-        return min(self._interval, max(PAUSES * min(self._answered_in, default=0), LEAST_PAUSE) / 1000)
+        return min(self._interval, max(PAUSES * min(self._answered_in), LEAST_PAUSE) / 1000)
 
     def _look(self) -> int:
         last = self._state
