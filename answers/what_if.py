@@ -607,6 +607,7 @@ def what_if(
         period=period,
         bit_maps=False,
         columns=PLACES,
+        each_has_entry=facts.last.is_complete,
     ):
         total.add(part)
     findings = findings_of_rows(facts, wanted)

@@ -27,13 +27,22 @@ from filtering.delivery.entries import (
 from filtering.delivery.pull_window import NO_END
 from filtering.frozen import frozen
 from filtering.names import LMQ_PREFIX, is_lmq
-from filtering.tags_code import DELAY_PROPERTY, entry_tags_codes
+from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
 from filtering.time_spans import BEGINNING, FOREVER
 from schemas.arrow_batches import one_array
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table
-from schemas.delta.table_rows import files_that_may_hold, filtered_by_mask, may_hold, read_rows, sorted_by, within
+from schemas.delta.table_rows import (
+    files_that_may_hold,
+    filtered_by_mask,
+    group_numbers,
+    may_hold,
+    one_of,
+    read_rows,
+    sorted_by,
+    within,
+)
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.commitlog_rows import NUMBERS, Int32s, Messages, Shape, TopicBatch, concat, topic_batches
 from schemas.rocketmq_store.properties import names_of, values_of
@@ -119,33 +128,33 @@ def _read_group(
     columns: Collection[str],
 ) -> Messages | None:
     first = file.read(group, ["topic", "commitlog_offset", "property_names"])
-    shapes, shape_of = shapes_of(first)
-    at = first["commitlog_offset"].to_numpy()
-    is_of_topics = np.array([topics is None or shape.topic in topics for shape in shapes], bool)
-    is_wanted = is_of_topics[shape_of] & (at >= offsets[0]) & (at < offsets[1])
-    if not is_wanted.any():
+    is_wanted = within("commitlog_offset", *offsets).mask(first)
+    if topics is not None:
+        is_wanted = pc.and_(is_wanted, one_of("topic", topics).mask(first))
+    if not pc.any(is_wanted).as_py():
         return None
-    shape_of = shape_of[is_wanted]
-    wanted_shapes = np.flatnonzero(np.bincount(shape_of, minlength=len(shapes)))
-    number_of_shape = np.zeros(len(shapes), np.int32)
-    number_of_shape[wanted_shapes] = np.arange(len(wanted_shapes))
-    shapes = [shapes[shape] for shape in wanted_shapes.tolist()]
+    first = filtered_by_mask(first, is_wanted)
+    shapes, shape_of = shapes_of(first)
     used = {slot for shape in shapes for slot, name in enumerate(shape.names) if name in properties}
     named = {name: column for name, column in NAMED_PROPERTIES.items() if name in properties or column in columns}
     numbers = [name for name in NUMBERS if name in columns and name != "commitlog_offset"]
     texts = [*named.values(), *(SLOTS[slot] for slot in sorted(used)), *(["more_properties"] if properties else [])]
-    kept = filtered_by_mask(file.read(group, [*numbers, *texts]), pa.array(is_wanted))
+    kept = filtered_by_mask(file.read(group, [*numbers, *texts]), is_wanted)
     others = one_array(kept["more_properties"]) if properties else None
-    nulls = pa.nulls(len(shape_of), pa.string())
+    nulls = pa.nulls(len(first), pa.string())
 
     def number(name: str) -> NDArray[Any]:
         unknown = -1 if name == "body_length" else 0
-        return kept[name].fill_null(unknown).to_numpy() if name in numbers else np.full(len(kept), unknown, np.int32)
+        if name not in (*numbers, "commitlog_offset"):
+            return np.full(len(first), unknown, np.int32)
+        column = (kept if name in numbers else first)[name]
+        values: NDArray[Any] = (column.fill_null(unknown) if column.null_count else column).to_numpy()
+        return values
 
     return Messages(
         shapes=shapes,
-        shape_of=number_of_shape[shape_of],
-        **{name: at[is_wanted] if name == "commitlog_offset" else number(name) for name in NUMBERS},
+        shape_of=shape_of,
+        **{name: number(name) for name in NUMBERS},
         named={name: one_array(kept[column]) if name in named else nulls for name, column in NAMED_PROPERTIES.items()},
         slots=[one_array(kept[name]) if slot in used else None for slot, name in enumerate(SLOTS)],
         others=others if others is not None and others.null_count < len(others) else None,
@@ -154,16 +163,8 @@ def _read_group(
 
 def shapes_of(rows: pa.Table) -> tuple[list[Shape], NDArray[np.int32]]:
     """The distinct pairs of ``topic`` and ``property_names``, and the index of each row's pair."""
-    topics, names = (one_array(rows[name].dictionary_encode()) for name in ("topic", "property_names"))
-    codes = names.indices.fill_null(len(names.dictionary)).to_numpy()
-    pairs = topics.indices.to_numpy().astype(np.int64) * (len(names.dictionary) + 1) + codes
-    distinct = pa.array(pairs).dictionary_encode()
-    texts = [*names.dictionary.to_pylist(), ""]
-    shapes = [
-        Shape(topics.dictionary[pair // len(texts)].as_py(), tuple(texts[pair % len(texts)].split(NAME_SEPARATOR)))
-        for pair in distinct.dictionary.to_pylist()
-    ]
-    return shapes, distinct.indices.to_numpy()
+    keys, numbers = group_numbers(rows, ["topic", "property_names"])
+    return [Shape(topic, tuple((names or "").split(NAME_SEPARATOR))) for topic, names in keys], numbers.astype(np.int32)
 
 
 # Tasks: ranges of the log of a few files each.
@@ -307,23 +308,38 @@ def read_entries(
     properties: Mapping[str, Sequence[str]],
     bit_maps: bool = True,
     columns: Collection[str] = ENTRY_COLUMNS,
+    each_has_entry: bool = False,
 ) -> Iterator[Entries]:
     """The entries of some topics, in blocks. ``properties``: by topic, the message properties that are needed.
 
     ``columns``: ENTRY_COLUMNS, or only PLACES: then the messages' sizes, bodies and attempts are not known.
+    ``each_has_entry``: whether all messages have their entries (LedgerEntry.is_complete). Those without bit maps then
+    follow from the messages, and are not read.
     """
     names = {name for topic_names in properties.values() for name in topic_names}
-    topics = None if any(map(is_lmq, properties)) else set(properties)  # an LMQ has the messages of other topics
+    has_lmqs = any(map(is_lmq, properties))
+    topics = None if has_lmqs else set(properties)  # an LMQ has the messages of other topics
+    stored = None
+    if each_has_entry and not (bit_maps or has_lmqs or SCHEDULE_TOPIC in properties):
+        columns = [*columns, "sys_flag", NAMED_PROPERTIES["TAGS"]]
+    else:
+        stored = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps)
     messages = read_messages(commitlog, part.message_files, part.offsets, topics, names, columns)
-    stored = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps)
     for batch in topic_batches(messages):
         yield from _entries_of(batch, stored, properties)
 
 
-def _entries_of(batch: TopicBatch, stored: StoredEntries, properties: Mapping[str, Sequence[str]]) -> Iterator[Entries]:
+def _entries_of(
+    batch: TopicBatch, stored: StoredEntries | None, properties: Mapping[str, Sequence[str]]
+) -> Iterator[Entries]:
+    """``stored``: None if the entries follow from the messages."""
     messages = batch.messages
-    at, has_entry = stored.find(messages.commitlog_offset)
-    for topic, in_log_order in messages.rows_by_topic(batch.is_due & has_entry):
+    if stored is None:
+        codes, has_own = np.asarray(tags_codes(messages.named["TAGS"])), has_entry(messages.sys_flag)
+    else:
+        at, has_own = stored.find(messages.commitlog_offset)
+        codes = stored.tags_code[at] if len(stored.tags_code) else at
+    for topic, in_log_order in messages.rows_by_topic(batch.is_due & has_own):
         if topic not in properties:
             continue
         rows = messages.by_queue(in_log_order)
@@ -333,14 +349,14 @@ def _entries_of(batch: TopicBatch, stored: StoredEntries, properties: Mapping[st
             messages.queue_offset[rows],
             messages.commitlog_offset[rows],
             messages.store_size[rows],
-            stored.tags_code[at[rows]],
+            codes[rows],
             messages.store_timestamp[rows],
             messages.properties(properties[topic], rows),
-            stored.bit_maps_at(at[rows]),
+            None if stored is None else stored.bit_maps_at(at[rows]),
             without_body=np.flatnonzero(messages.body_length[rows] == 0),
             reconsume_times=messages.reconsume_times[rows],
         )
-    if stored.in_lmqs is not None:
+    if stored is not None and stored.in_lmqs is not None:
         yield from _in_lmqs(batch, stored.in_lmqs, properties, has_bit_maps=stored.filter_bit_map is not None)
 
 
@@ -382,12 +398,13 @@ def scan_entries(
     period: tuple[int, int] = (BEGINNING, FOREVER),
     bit_maps: bool = True,
     columns: Collection[str] = ENTRY_COLUMNS,
+    each_has_entry: bool = False,
 ) -> Iterator[Result]:
     """Calls ``function`` on the entries of some topics, part by part in the order of the log. It must be picklable.
 
     ``properties``: by topic, the message properties that it reads. ``period``: files without a message stored in it
-    (ms, the second exclusive) are left out. ``bit_maps``: whether the filter bit maps are read. ``columns``: as for
-    :func:`read_entries`.
+    (ms, the second exclusive) are left out. ``bit_maps``: whether the filter bit maps are read. ``columns`` and
+    ``each_has_entry``: as for :func:`read_entries`.
     """
     files_of = partial(warehouse.files, broker_name=broker_name)
     ranges = stored_ranges(files_of, period=period, messages=MESSAGES_IN_A_SCAN)
@@ -400,6 +417,7 @@ def scan_entries(
         properties=properties,
         bit_maps=bit_maps,
         columns=columns,
+        each_has_entry=each_has_entry,
     )
     return run_tasks(ranges, partial(_read_by, read=read, function=function), size, session)
 

@@ -17,9 +17,11 @@ from answers.what_if import WhatIf, subscription_of
 from answers.what_if import what_if as tried
 from filtering.relation import Kind
 from filtering.subscription_data import SQL92, TAG
+from filtering.tags_code import SCHEDULE_TOPIC
 from filtering.time_spans import BEGINNING, FOREVER
 from jobs import nightly, what_if
 from schemas.delta.warehouse import Warehouse
+from schemas.messages.stored_messages import scan_entries
 from tests.broker_log import FIRST_TIME, BrokerLog
 from tests.captures import rows
 from tests.depth import examples
@@ -90,6 +92,24 @@ def test_what_a_group_has_yet_to_pull_is_neither_gained_nor_lost(replayed: Repla
     change = one(replayed("dev"), "cg_sql_offline_stays", ORDERS, "qty IS NOT NULL OR qty IS NULL")
     assert change.kept + len(change.gained) == change.scanned
     assert change.scanned + change.pending == len(delivered("cg_all_orders", "client"))
+
+
+@pytest.mark.parametrize("capture", ["small", "dev"])
+def test_entries_that_follow_from_messages_are_those_in_the_table(replayed: Replayed, capture: str) -> None:
+    """After a complete night, what-if does not read them. Some messages, as prepared ones, have none."""
+    facts = open_facts(replayed(capture))
+    properties: dict[str, tuple[str, ...]] = {topic: () for topic in facts.topics if topic != SCHEDULE_TOPIC}
+
+    def read(each_has_entry: bool) -> list[tuple[Any, ...]]:
+        parts = scan_entries(
+            facts.warehouse, facts.name, properties, list, None, bit_maps=False, each_has_entry=each_has_entry
+        )
+        columns = "queue_id", "queue_offset", "commitlog_offset", "tags_code", "store_timestamp"
+        places = ((each.topic, *(getattr(each, name).tolist() for name in columns)) for part in parts for each in part)
+        return sorted((topic, *row) for topic, *lists in places for row in zip(*lists, strict=True))
+
+    assert facts.last.is_complete
+    assert read(True) == read(False) != []
 
 
 @pytest.fixture(scope="module")
