@@ -31,6 +31,7 @@ from answers.export import DELIVERIES, MISSED_COLUMNS, MessageColumns, Selection
 from answers.facts import BrokerFacts
 from answers.messages import Delivery, StoredMessage, copies_of_each, not_taken_back, read, sent_back_by
 from filtering.delivery.block_schema import Outcome
+from filtering.delivery.entries import among
 from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.explanation import deciding_expression
 from filtering.matcher.matcher import columns as property_columns
@@ -88,7 +89,7 @@ class _MissedOfTopic:
         files = self._facts.warehouse.files(CONSUMEQUEUE, self._facts.name)
         for file in sorted(files, key=lambda file: file.least["commitlog_offset"]):
             rows = self._facts.warehouse.rows(CONSUMEQUEUE, _ENTRY, [one_of("topic", [self._topic])], [file])
-            rows = rows.filter(pa.array(~np.isin(rows["commitlog_offset"].to_numpy(), self._received)))
+            rows = rows.filter(pa.array(~among(rows["commitlog_offset"].to_numpy(), self._received)))
             rows = rows.sort_by("commitlog_offset")
             for begin in range(0, len(rows), AT_ONCE):
                 yield self._batch(rows.slice(begin, AT_ONCE))
@@ -155,7 +156,7 @@ class _MissedOfTopic:
 
 
 def _received(facts: BrokerFacts, group: str, topic: str) -> tuple[_Numbers, Mapping[tuple[str, int], list[Delivery]]]:
-    """The physical offsets of the messages of a topic that a group received, and its deliveries of other outcomes."""
+    """The physical offsets of the messages of a topic that a group received, ascending, and its other deliveries."""
     received = [np.empty(0, np.int64)]
     others: defaultdict[tuple[str, int], list[Delivery]] = defaultdict(list)
     names = ["commitlog_offset", "consumer_group", "outcome", "subscription_from", "available_at", "run"]
@@ -167,8 +168,7 @@ def _received(facts: BrokerFacts, group: str, topic: str) -> tuple[_Numbers, Map
             others[topic, offset].append(Delivery(*delivery))
     for deliveries in others.values():
         deliveries.sort(key=lambda delivery: delivery.available_at)
-    offsets, taken_back = np.concatenate(received), _taken_back(facts, group, topic, others)
-    return offsets[~np.isin(offsets, taken_back)] if len(taken_back) else offsets, others
+    return np.setdiff1d(np.concatenate(received), _taken_back(facts, group, topic, others)), others
 
 
 def _taken_back(

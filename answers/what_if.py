@@ -46,7 +46,7 @@ from filtering.subscriptions.events import GroupTopic, SubscriptionEvents
 from filtering.subscriptions.history import in_force_at, registered_alone
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, DAY
-from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
+from schemas.deliveries import DELIVERY_BLOCKS, pairs_of
 from schemas.delta.table_rows import (
     Key,
     Where,
@@ -54,6 +54,7 @@ from schemas.delta.table_rows import (
     filtered,
     least,
     one_of,
+    positions_by,
     row_groups,
     sorted_by,
     tuples,
@@ -425,12 +426,11 @@ class DeliveryHistory:
 
     def _change(self, old: SubscriptionRow | None, new_filter: MessageFilter) -> FilterChange:
         group, topic = new_filter.key
-        received = filtered(self._received, [one_of("consumer_group", [group]), one_of("topic", [topic])])
         pending = self._windows.pending(group, topic)
         return FilterChange(
             filter=new_filter,
-            received=_offsets(received, Outcome.DELIVERED),
-            dropped=_offsets(received, Outcome.DROPPED_BY_HOOK),
+            received=self._received.get((group, topic, Outcome.DELIVERED), _NOTHING),
+            dropped=self._received.get((group, topic, Outcome.DROPPED_BY_HOOK), _NOTHING),
             pulled=self._windows.pulled(group, topic),
             pending=pending,
             in_force=None if old is None else message_filter(old, [old], self._facts.broker),
@@ -438,8 +438,18 @@ class DeliveryHistory:
         )
 
 
-def _received(facts: BrokerFacts, groups: set[str], topics: set[str], period: Period) -> pa.Table:
-    """The pairs of some groups and topics, file by file."""
+_NOTHING = np.empty(0, np.int64)
+_Received = tuple[str, str, str]
+"""Consumer group, topic and outcome."""
+
+
+def _received(
+    facts: BrokerFacts, groups: set[str], topics: set[str], period: Period
+) -> dict[_Received, NDArray[np.int64]]:
+    """The physical offsets of what some groups received of some topics, or their hooks dropped: ascending, each once.
+
+    Read file by file: of a pair, only its offset stays in memory.
+    """
     where = [
         one_of("topic", topics),
         within("first_store_timestamp", below=period[1]),
@@ -447,28 +457,24 @@ def _received(facts: BrokerFacts, groups: set[str], topics: set[str], period: Pe
     ]
     files = files_that_may_hold(facts.warehouse.files(DELIVERY_BLOCKS, facts.name), where)
     in_file = partial(_received_in_file, facts.warehouse.log(DELIVERY_BLOCKS).storage, where=where, groups=groups)
-    return pa.concat_tables([_RECEIVED.empty_table(), *run_tasks([file.path for file in files], in_file, 0, None)])
+    offsets: defaultdict[_Received, list[NDArray[np.int64]]] = defaultdict(list)
+    for parts in run_tasks([file.path for file in files], in_file, 0, None):
+        for key, part in parts:
+            offsets[key].append(part)
+    return {key: np.unique(np.concatenate(parts)) for key, parts in offsets.items()}
 
 
-_RECEIVED = pa.schema([PAIRS.field(name) for name in ("consumer_group", "topic", "commitlog_offset", "outcome")])
-
-
-def _received_in_file(storage: Storage, path: str, where: Where, groups: set[str]) -> pa.Table:
+def _received_in_file(
+    storage: Storage, path: str, where: Where, groups: set[str]
+) -> list[tuple[_Received, NDArray[np.int64]]]:
     columns = ["topic", "messages", "commitlog_offset", "matches"]
-    batches = (
-        batch.select(_RECEIVED.names)
+    outcomes = Outcome.DELIVERED, Outcome.DROPPED_BY_HOOK
+    return [
+        (key, batch["commitlog_offset"].to_numpy()[at])
         for blocks in row_groups(DELIVERY_BLOCKS, storage, path, columns, where)
-        for batch in pairs_of(blocks, groups)
-    )
-    return pa.Table.from_batches(batches, _RECEIVED)
-
-
-def _offsets(pairs: pa.Table, outcome: str) -> NDArray[np.int64]:
-    """The physical offsets of the pairs with an outcome, ascending, each once."""
-    offsets: NDArray[np.int64] = np.unique(
-        pairs.filter(pc.equal(pairs["outcome"], outcome))["commitlog_offset"].to_numpy()
-    )
-    return offsets
+        for batch in pairs_of(blocks, groups, outcomes)
+        for key, at in positions_by(pa.table(batch), ["consumer_group", "topic", "outcome"])
+    ]
 
 
 NAMED = 10

@@ -105,12 +105,11 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
                     return at_offsets, others
                 bounds = group.column(0).statistics  # of commitlog_offset
                 if len(wanted := _between(offsets, (bounds.min, bounds.max + 1))):
-                    rows = opened.read(number, file_columns(["topic", *COLUMNS]))
-                    rows = filtered(rows, where)
+                    rows = filtered(opened.read(number, file_columns(["topic", *COLUMNS])), where)
                     is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(wanted))
-                    at_offsets += _newest(rows.filter(is_wanted), MOST_AT_OFFSETS - len(at_offsets))
+                    at_offsets += _newest(rows, is_wanted, MOST_AT_OFFSETS - len(at_offsets))
                     if where:
-                        others += _newest(rows.filter(pc.invert(is_wanted)), MOST_AT_OFFSETS - len(others))
+                        others += _newest(rows, pc.invert(is_wanted), MOST_AT_OFFSETS - len(others))
                     read += 1
     return at_offsets, others
 
@@ -124,6 +123,7 @@ def _between(offsets: NDArray[np.int64], bounds: PhysicalRange) -> NDArray[np.in
     return offsets[low:below]
 
 
-def _newest(rows: pa.Table, most: int) -> Rows:
-    last = rows.slice(max(0, len(rows) - most))
+def _newest(rows: pa.Table, mask: pa.ChunkedArray, most: int) -> Rows:
+    at = pc.indices_nonzero(mask)
+    last = rows.take(at.slice(max(0, len(at) - most)))
     return view(last, COLUMNS).to_pylist(maps_as_pydicts="strict")[::-1] if len(last) else []
