@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,14 +83,18 @@ def schema_of(name: str, columns: Sequence[str] | None = None, message_columns: 
     """
     if name == MISSED:
         return MISSED_COLUMNS
-    schema = DELIVERY_COLUMNS if name == DELIVERIES else EXPORTED[name].schema
-    messages = view(COMMITLOG.schema.empty_table()).schema
     if name == COMMITLOG.name:
-        schema = messages
+        schema = _message_schema()
+    else:
+        schema = DELIVERY_COLUMNS if name == DELIVERIES else EXPORTED[name].schema
     own = schema.names if columns is None else columns
-    return pa.schema(
-        [*(schema.field(column) for column in own), *(messages.field(column) for column in message_columns)]
-    )
+    more = [_message_schema().field(column) for column in message_columns]
+    return pa.schema([*(schema.field(column) for column in own), *more])
+
+
+@cache
+def _message_schema() -> pa.Schema:
+    return view(COMMITLOG.schema.empty_table()).schema
 
 
 def check_groups(warehouse: Warehouse, groups: Collection[str]) -> None:

@@ -42,10 +42,15 @@ def properties(rows: pa.Table) -> pa.MapArray:
     names_of_shape = [text.split(NAME_SEPARATOR) for text in shapes.dictionary.to_pylist()]
     shape_of = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     pairs = _Pairs()
+    used = {column for column in (*NAMED_PROPERTIES.values(), *SLOTS) if rows[column].null_count < len(rows)}
     for name, column in NAMED_PROPERTIES.items():
+        if column not in used:
+            continue
         present, texts = _present(rows[column], shape_of)
         pairs.add(present, np.full(len(present), pairs.number(name)), texts)
     for slot, column in enumerate(SLOTS):
+        if column not in used:
+            continue
         present, texts = _present(rows[column], shape_of)
         numbers = [pairs.number(names[slot]) if slot < len(names) else -1 for names in names_of_shape]
         pairs.add(present, np.array(numbers, np.int64)[shape_of[present]], texts)

@@ -24,6 +24,7 @@ from tests.captures import DAMAGED, capture, rows
 NIGHTS = (1, 2, 3, 4)
 """The nights of the running broker."""
 RUN_COLUMNS = frozenset({"run"})
+EXCEPT_LEDGER = tuple(name for name in NAMES if name != "run_ledger")
 Places = list[tuple[int, int]]
 Received = Counter[tuple[str, str, int, int, int]]
 
@@ -89,15 +90,17 @@ def delivered(warehouse: Path) -> Counter[tuple[str, str, int, int]]:
     )
 
 
-def contents(warehouse: Warehouse | Path, without: frozenset[str] = frozenset()) -> dict[str, Counter[str]]:
-    """The rows of all tables except the ledger, as lines of JSON with their counts."""
+def contents(
+    warehouse: Warehouse | Path, without: frozenset[str] = frozenset(), names: Iterable[str] = EXCEPT_LEDGER
+) -> dict[str, Counter[str]]:
+    """The rows of tables, as lines of JSON with their counts."""
     opened = warehouse if isinstance(warehouse, Warehouse) else Warehouse.at(str(warehouse))
-    return {name: _texts(opened, name, without) for name in NAMES if name != "run_ledger" and _exists(opened, name)}
+    return {name: _texts(opened, name, without) for name in names if _exists(opened, name)}
 
 
-def without_runs(warehouse: Warehouse | Path) -> dict[str, Counter[str]]:
-    """The rows of all tables without the names of runs, which are times."""
-    return contents(warehouse, RUN_COLUMNS)
+def without_runs(warehouse: Warehouse | Path, names: Iterable[str] = EXCEPT_LEDGER) -> dict[str, Counter[str]]:
+    """The rows of tables without the names of runs, which are times."""
+    return contents(warehouse, RUN_COLUMNS, names)
 
 
 def _exists(warehouse: Warehouse, name: str) -> bool:

@@ -77,8 +77,7 @@ class GrowingBroker:
         return [row["audit"] for row in rows if row["severity"] == "error" and row["cause"] is None]
 
     def facts(self, warehouse: str = "w") -> dict[str, Any]:
-        tables = without_runs(self.folder / warehouse)
-        return {name: tables[name] for name in FACTS}
+        return without_runs(self.folder / warehouse, FACTS)
 
 
 def pop(
