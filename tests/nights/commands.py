@@ -7,14 +7,16 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from answers.export import Selection, batches_of, columns_of
+from answers.export import Selection, batches_of, columns_of, files_of
 from jobs import nightly
 from jobs.cli import night_job
 from jobs.export import NAMES
@@ -95,7 +97,8 @@ def contents(
 ) -> dict[str, Counter[str]]:
     """The rows of tables, as lines of JSON with their counts."""
     opened = warehouse if isinstance(warehouse, Warehouse) else Warehouse.at(str(warehouse))
-    return {name: _texts(opened, name, without) for name in names if _exists(opened, name)}
+    present = (name for name in names if opened.storage.child(_folder(name)).is_folder())
+    return {name: _texts(_Stored.of(opened, name), without) for name in present}
 
 
 def without_runs(warehouse: Warehouse | Path, names: Iterable[str] = EXCEPT_LEDGER) -> dict[str, Counter[str]]:
@@ -103,14 +106,31 @@ def without_runs(warehouse: Warehouse | Path, names: Iterable[str] = EXCEPT_LEDG
     return contents(warehouse, RUN_COLUMNS, names)
 
 
-def _exists(warehouse: Warehouse, name: str) -> bool:
-    folder = "delivery_blocks" if name == "deliveries" else name
-    return warehouse.storage.child(folder).is_folder()
+def _folder(name: str) -> str:
+    return "delivery_blocks" if name == "deliveries" else name
 
 
-def _texts(warehouse: Warehouse, name: str, without: frozenset[str]) -> Counter[str]:
+@dataclass(frozen=True)
+class _Stored:
+    """A table in some warehouse: the same as every other that has the same bytes in its files."""
+
+    name: str
+    files: tuple[tuple[str | None, bytes], ...]
+    warehouse: Warehouse = field(compare=False)
+
+    @classmethod
+    def of(cls, warehouse: Warehouse, name: str) -> _Stored:
+        folder = Path(warehouse.storage.root, _folder(name))
+        files = ((file.broker_name, (folder / file.path).read_bytes()) for file in files_of(warehouse, name))
+        return cls(name, tuple((broker, sha256(content).digest()) for broker, content in files), warehouse)
+
+
+@lru_cache(maxsize=200)
+def _texts(stored: _Stored, without: frozenset[str]) -> Counter[str]:
+    """The rows of a table. Tests compare most of their tables with those of the same warehouse, or of copies of it."""
+    name = stored.name
     columns = sorted(column for column in columns_of(name) if column not in without)
-    batches = batches_of(warehouse, name, Selection(columns=columns))
+    batches = batches_of(stored.warehouse, name, Selection(columns=columns))
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     if not tables:
         return Counter()

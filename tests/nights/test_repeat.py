@@ -53,8 +53,7 @@ class Nights:
         return self._run(audit, "--all", "--warehouse", self.warehouse)
 
     def tables(self) -> dict[str, Counter[str]]:
-        rows = contents(self.warehouse)
-        return {name: rows[name] for name in REPEATED}
+        return contents(self.warehouse, names=REPEATED)
 
     def runs(self) -> list[str]:
         return sorted(row["run"] for row in rows_of(self.warehouse, "run_ledger", "run"))
