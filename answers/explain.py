@@ -885,9 +885,10 @@ class Explainer:
             if why == IN_FLIGHT:
                 applies = is_delivered and self._would_deliver(explanation.message, key[0], at - 1)
             elif why == HANDED_OVER:
-                until = window.stored_to + HELD_PULL_MS
-                changes = [row.valid_from for row in self._rows[key] if at < row.valid_from < until]
-                passes = {self._would_deliver(explanation.message, key[0], each) for each in (at - 1, at, *changes)}
+                begin, end = at - 2 * HELD_PULL_MS, window.stored_to + HELD_PULL_MS
+                around = [row for row in self._rows[key] if row.valid_from < end and row.end > begin]
+                instants = [row.valid_from for row in around if row.is_consuming]
+                passes = {self._would_deliver(explanation.message, key[0], instant) for instant in instants}
                 applies = len(passes) > 1
             elif why == LEFT_PULL:
                 applies = not is_delivered and self._would_deliver(explanation.message, key[0], at)

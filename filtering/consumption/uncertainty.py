@@ -323,7 +323,8 @@ def handed_over(
     states: Sequence[GroupClients], rows: Sequence[SubscriptionRow], filters: FiltersInForce, as_of: int | None
 ) -> Iterator[UncertainRange]:
     """The messages of the night that one client had not committed when another one with another subscription took
-    over its queue: what the broker held a pull for, and what the client dropped. Only some of the clients match them.
+    over its queue: what the broker held a pull for, and what the client dropped. Only some of the filters match them
+    that the clients have then, or had while a held pull may be from that time.
 
     ``states``: all of the group and topic. Before they differ, what is not committed is at most in a held pull.
     """
@@ -331,13 +332,13 @@ def handed_over(
     for is_differing, run in groupby(states, lambda state: bool(state.overruled)):
         differing = list(run) if is_differing else []
         times = [at for at in moved if differing and differing[0].valid_from <= at <= differing[-1].end]
-        known = {each for state in differing for each in state.filters}
-        asked = {row.filter: row for row in rows if row.filter in known and filters.is_pulling(row)}
-        if times and len(asked) > 1:
-            begin, end = after_night(as_of, differing[0].valid_from - HELD_PULL_MS), times[-1] + FIRST_PULL
-            if begin < end:
-                client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
-                yield matched_by_some(client_filters, begin, end, differing[0].valid_from, HANDED_OVER)
+        if not times:
+            continue
+        begin, end = after_night(as_of, differing[0].valid_from - HELD_PULL_MS), times[-1] + FIRST_PULL
+        around = [row for row in rows if row.valid_from < end + HELD_PULL_MS and row.end > begin - HELD_PULL_MS]
+        asked = {row.filter: filters.at(row, row.valid_from) for row in around if filters.is_pulling(row)}
+        if begin < end and len(asked) > 1:
+            yield matched_by_some([*asked.values()], begin, end, differing[0].valid_from, HANDED_OVER)
 
 
 def read_by_any(
