@@ -15,18 +15,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from conf.compile_loops import LOOPS, compile_loops
 from jobs import nightly
 from jobs.cli import application
 from schemas.delta.delta_log import DeltaLog
 from schemas.delta.table import DataFileWriter
-from schemas.rocketmq_store.commitlog_walk import Records, scan
-from schemas.rocketmq_store.message_decoder import SCHEMA, decode
-from schemas.rocketmq_store.segments import segments
-from schemas.storage import Storage
-from tests.captures import capture
 
 PROJECT = Path(__file__).parents[2]
 
@@ -123,16 +120,11 @@ def _night(order: Order, answer: int) -> None:
     os._exit(0)
 
 
-def _load_kernels() -> None:
-    """Loads the compiled loops that need no table, so that child processes have them."""
-    for segment in segments(Storage.at(str(capture("small") / "store"))):
-        for piece in scan(segment):
-            if isinstance(piece, Records):
-                decode(piece, SCHEMA.names)
-
-
 def _serve() -> None:
-    _load_kernels()
+    # Child processes have what this one has loaded: the compiled loops, and the modules that a night imports late.
+    compile_loops(LOOPS.read_text().splitlines())
+    for module in ("filtering.sql92.predicate_sql", "schemas.spark_views"):
+        import_module(module)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     for line in sys.stdin:
         order = Order(*json.loads(line))
