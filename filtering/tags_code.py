@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,7 @@ def tags_codes(tags: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
     return pa.array(string_hashes(tags.cast(pa.string())).astype(np.int64))
 
 
+@lru_cache(maxsize=16)  # every night of a ledger has its configuration
 def parse_delay_levels(message_delay_level: str) -> tuple[int, ...]:
     """The delay of each level in milliseconds, from a ``messageDelayLevel`` such as ``1s 5s 1m 2h``.
 

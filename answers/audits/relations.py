@@ -33,7 +33,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+import pyarrow.parquet as pq
+from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
 from numpy.typing import NDArray
 
@@ -844,8 +845,10 @@ class Relations:
         return f"SELECT * FROM {name}"
 
     def _store(self, name: str, rows: pa.Table) -> None:
-        write_deltalake(str(self._folder / name), rows)
-        self._engine.register(name, DeltaTable(str(self._folder / name)))
+        file = self._folder / f"{name}.parquet"
+        pq.write_table(rows, file, store_schema=False)
+        location = file.as_uri().replace("'", "''")
+        self._engine.execute(f"CREATE EXTERNAL TABLE {name} STORED AS PARQUET LOCATION '{location}'").read_all()
         self._registered.add(name)
 
     @cached_property
@@ -854,16 +857,14 @@ class Relations:
 
     def _register(self, name: str) -> None:
         table = next((table for table in (*TABLES, RUN_LEDGER) if table.name == name), None)
-        if table is None or name in self._registered:
+        if table is None or ALL + name in self._registered:
             return
-        self._registered.add(name)
         log = self._scope.warehouse.log(table)
-        if log.exists:
-            log.register(self._engine, ALL + name)
+        if not log.exists:
+            self._store(ALL + name, table.schema.empty_table())
             return
-        folder = str(self._folder / (ALL + name))
-        write_deltalake(folder, table.schema.empty_table())
-        self._engine.register(ALL + name, DeltaTable(folder))
+        log.register(self._engine, ALL + name)
+        self._registered.add(ALL + name)
 
     def _tag_codes(self) -> pa.Table:
         """The hash of each tag."""
