@@ -81,6 +81,14 @@ class RocketMQVersion(NamedTuple):
         return self >= RocketMQVersion(5, 3, 0)
 
     @property
+    def pop_clients_give_up(self) -> bool:
+        """Whether Java clients of this version drop a message that they popped too often.
+
+        An older one goes on with it. Source: DefaultMQPushConsumerImpl.processPopResult.
+        """
+        return self >= RocketMQVersion(5, 3, 1)
+
+    @property
     def knows_maped_files(self) -> bool:
         """Whether the keys of file sizes in broker.conf begin with mapedFileSize. Later, with mappedFileSize."""
         return self < RocketMQVersion(4, 5, 2)

@@ -766,6 +766,17 @@ def test_a_group_that_is_switched_while_it_is_online(broker: GrowingBroker) -> N
     assert broker.facts() == before
 
 
+@pytest.mark.parametrize(("version", "outcome"), [("5.3.0", "DELIVERED"), ("5.3.3", "DEAD")])
+def test_older_remoting_clients_never_give_a_message_up(broker: GrowingBroker, version: str, outcome: str) -> None:
+    at = len(broker.log.data) + ATTEMPTS_AT
+    broker.log.append(topic="%RETRY%g_T", TAGS="A")
+    broker.log.data = broker.log.data[:at] + struct.pack(">i", 17) + broker.log.data[at + 4 :]
+    pop(broker, "g", 0, topic="%RETRY%g_T")
+    switch(broker, "POP")
+    broker.night([registered(BEFORE, "A")], "--rocketmq-version", version)
+    assert [row["outcome"] for row in rows_of(broker.folder / "w", "deliveries")] == [outcome]
+
+
 @pytest.mark.parametrize("retry_topic", ["%RETRY%g_T", "%RETRY%g+T"])
 def test_a_group_that_pulls_again_pulls_what_came_again(broker: GrowingBroker, retry_topic: str) -> None:
     """Its clients subscribe to the first retry topic by themselves, with the tag ``*``, and to no other one."""
