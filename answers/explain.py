@@ -887,8 +887,8 @@ class Explainer:
             elif why == HANDED_OVER:
                 begin, end = at - 2 * HELD_PULL_MS, window.stored_to + HELD_PULL_MS
                 around = [row for row in self._rows[key] if row.valid_from < end and row.end > begin]
-                instants = [row.valid_from for row in around if row.is_consuming]
-                passes = {self._would_deliver(explanation.message, key[0], instant) for instant in instants}
+                filters = [delivers(row) or FALSE for row in around if row.is_consuming]
+                passes = {holds(each, explanation.message.properties) for each in filters}
                 applies = len(passes) > 1
             elif why == LEFT_PULL:
                 applies = not is_delivered and self._would_deliver(explanation.message, key[0], at)
