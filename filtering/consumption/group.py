@@ -1037,6 +1037,8 @@ class GroupNightPlan:
     def _reset(self, step: TimelineStep, is_pulling: bool, later: Sequence[TimelineStep]) -> None:
         """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
         assert step.reset is not None
+        if is_pulling and step.row.pops and self._filters.are_reset_by_clients:
+            return  # clients that pop have no offset to reset
         queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
         offset = max(offset, self._broker_offsets.min_offset(self.group.key[1], queue_id))
         self._windows.leave(queue_id)

@@ -766,6 +766,16 @@ def test_a_group_that_is_switched_while_it_is_online(broker: GrowingBroker) -> N
     assert broker.facts() == before
 
 
+@pytest.mark.parametrize(("version", "times"), [("5.1.4", 1), ("5.2.0", 2)])
+def test_older_brokers_do_not_reset_clients_that_pop(broker: GrowingBroker, version: str, times: int) -> None:
+    """They leave it to the clients, which have no offsets."""
+    broker.log.append(10)
+    save(broker)
+    reset = event(broker.log.time - 500, "reset_offset", "g", queue_id=0, offset=15)
+    broker.night([registered(BEFORE, "*"), reset], "--rocketmq-version", version)
+    assert Counter(outcomes(broker))[15, "DELIVERED"] == times
+
+
 @pytest.mark.parametrize(("version", "outcome"), [("5.3.0", "DELIVERED"), ("5.3.3", "DEAD")])
 def test_older_remoting_clients_never_give_a_message_up(broker: GrowingBroker, version: str, outcome: str) -> None:
     at = len(broker.log.data) + ATTEMPTS_AT
