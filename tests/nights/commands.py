@@ -120,9 +120,9 @@ class _Stored:
 
     @classmethod
     def of(cls, warehouse: Warehouse, name: str) -> _Stored:
-        folder = Path(warehouse.storage.root, _folder(name))
-        files = ((file.broker_name, (folder / file.path).read_bytes()) for file in files_of(warehouse, name))
-        return cls(name, tuple((broker, sha256(content).digest()) for broker, content in files), warehouse)
+        folder = warehouse.storage.child(_folder(name))
+        files = ((file.broker_name, folder.read(file.path)) for file in files_of(warehouse, name))
+        return cls(name, tuple((broker, sha256(content or b"").digest()) for broker, content in files), warehouse)
 
 
 @lru_cache(maxsize=200)
