@@ -24,6 +24,7 @@ from typing import Any
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Offsets
 from filtering.frozen import frozen
+from filtering.rocketmq_version import RocketMQVersion
 from filtering.subscriptions.events import GRPC_PUSH, REMOTING_POP, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, FOREVER
@@ -34,6 +35,8 @@ ModeChange = tuple[int, bool]
 """A time (ms), and whether the group pops from then on."""
 RETRY_MAX_TIMES = 16
 """How often a group's message is redelivered, if its configuration does not say (SubscriptionGroupConfig)."""
+NEVER_TOO_OFTEN = (1 << 31) - 2
+"""As ``retry_max_times``: of clients that never give a message up."""
 
 
 @frozen
@@ -60,6 +63,13 @@ class PopGroups:
         A remoting client gives up after its own maxReconsumeTimes, which no store has; it counts as the same.
         """
         return self.retry_max_times.get(consumer_group, RETRY_MAX_TIMES) + 1
+
+    def with_clients(self, version: RocketMQVersion) -> PopGroups:
+        """The same, with remoting clients of this version: older ones never give up a message that they pop."""
+        if version.pop_clients_give_up:
+            return self
+        remoting = sorted({group for group, _ in self.popping | self.pulling})
+        return replace(self, retry_max_times={**self.retry_max_times, **dict.fromkeys(remoting, NEVER_TOO_OFTEN)})
 
     @property
     def text(self) -> str:

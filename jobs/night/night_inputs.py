@@ -188,7 +188,8 @@ class NightInputs:
             inputs[STORE_FOLDER] = self.snapshot.storage.root
             inputs |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             not_replayed = NotReplayed.in_store(self.snapshot.storage)
-            inputs[POP_GROUPS] = read_pop_groups(self.snapshot.storage, broker.config.version).text
+            # Which version clients have is not known: they count as of the broker's.
+            inputs[POP_GROUPS] = read_pop_groups(self.snapshot.storage).with_clients(broker.config.version).text
             not_replayed = not_replayed.with_broadcasting(named.broadcasting)
             at = self.snapshot.offsets.committed_at
             inputs[COMMITTED_AT] = "" if at is None else str(at)

@@ -21,7 +21,6 @@ from filtering.java import LONG_MAX, has_half_a_pair, parse_int
 from filtering.names import LMQ_QUEUE_ID
 from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.rocketmq_version import (
-    RocketMQVersion,
     ShownVersions,
     before_text_searches,
     since_5,
@@ -57,8 +56,6 @@ PLACES = {VERSION_2: (VERSION_2,), UNIFIED: (UNIFIED,), SEPARATE: tuple(SEPARATE
 VERSION_2: with ``configManagerVersion=v2`` (ConfigStorage). SEPARATE: with ``storeType=defaultRocksDB``, one for each
 file (RocksDBConfigManager). UNIFIED: the same in one database, with ``useSingleRocksDBForAllConfigs``.
 """
-NEVER_TOO_OFTEN = (1 << 31) - 2
-"""As ``retryMaxTimes``: of clients that never give a message up."""
 LARGEST = 256 << 20
 """Bytes of the largest file that is read."""
 MOST_QUEUES = 1 << 16
@@ -236,11 +233,8 @@ def broker_name(topics: dict[str, int]) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def read_pop_groups(storage: Storage, version: RocketMQVersion) -> PopGroups:
-    """The groups that pop, as far as a store's files can be read: a damaged file says nothing.
-
-    ``version``: that of the broker. Its remoting clients count as of the same.
-    """
+def read_pop_groups(storage: Storage) -> PopGroups:
+    """The groups that pop, as far as a store's files can be read: a damaged file says nothing."""
     try:
         modes = request_modes(storage)
     except ConfigFileError:
@@ -251,8 +245,6 @@ def read_pop_groups(storage: Storage, version: RocketMQVersion) -> PopGroups:
     except (ConfigFileError, DatabaseError):
         configs = {}
     times = {group: config.get("retryMaxTimes") for group, config in configs.items()}
-    if not version.pop_clients_give_up:
-        times |= dict.fromkeys((group for group, _ in modes), NEVER_TOO_OFTEN)
     return PopGroups(
         frozenset(key for key, mode in modes.items() if mode == ConsumeMode.POP),
         {group: most for group, most in times.items() if isinstance(most, int) and most != RETRY_MAX_TIMES},
