@@ -258,10 +258,9 @@ class _NightPlanner:
         instead.
         """
         changes: Sequence[UncertainRange] = night.changes
-        for handed in handed_over(self._watched_clients.get(key, ()), rows, filters, self._as_of):
-            changes = [*outside(changes, handed.stored_from, handed.stored_to), handed]
-        for unseen in night.unseen:
-            changes = [*outside(changes, unseen.stored_from, unseen.stored_to), unseen]
+        handed = handed_over(self._watched_clients.get(key, ()), rows, filters, self._as_of)
+        for more in (*handed, *night.unseen):
+            changes = [*outside(changes, more.stored_from, more.stored_to), more]
         for part in self._client_tags.get(key, ()):
             if part.possible:
                 changes = outside(changes, part.valid_from, part.valid_to)
