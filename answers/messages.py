@@ -288,6 +288,8 @@ def copies_of(facts: BrokerFacts, message: StoredMessage) -> list[StoredMessage]
 
 def copies_of_each(facts: BrokerFacts, messages: Sequence[StoredMessage]) -> list[list[StoredMessage]]:
     """The copies (:func:`copies_of`) of each message."""
+    if not messages:
+        return []
     keys = {message.uniq_key for message in messages if message.uniq_key is not None}
     rows = facts.rows(COMMITLOG, ["commitlog_offset"], [one_of("uniq_key", sorted(keys))])
     with_key: defaultdict[str | None, list[StoredMessage]] = defaultdict(list)

@@ -6,7 +6,7 @@ names. So the messages of a topic are divided by all that their reasons depend o
 1. What decides whether, when and how the group pulled them: their queue, the windows that cover them, …
    (Explainer.pull_columns). If it did not pull them, this is all.
 2. What the filters see of them: the tags, whether the group's bits are set, and the result of each leaf of the
-   expression. Each leaf is evaluated once for each distinct value.
+   expression, which one match of all its leaves gives.
 3. The values of the leaves that decide are part of the reason: for each distinct one it is written anew.
 
 Messages of which more is known than what filters saw are explained one by one: those with a delivery that is none to
@@ -27,25 +27,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from answers.explain import Explainer, Explanation
-from answers.export import DELIVERIES, MISSED_COLUMNS, MessageColumns, Selection, batches_of
+from answers.export import DELIVERIES, MISSED_COLUMNS, Selection, batches_of
 from answers.facts import BrokerFacts
 from answers.messages import Delivery, StoredMessage, copies_of_each, not_taken_back, read, sent_back_by
 from filtering.delivery.block_schema import Outcome
-from filtering.delivery.entries import among
+from filtering.delivery.entries import among, positions_in
 from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.explanation import deciding_expression
-from filtering.matcher.matcher import columns as property_columns
+from filtering.matcher import Matcher, packed_bits
+from filtering.matcher.column import Column
+from filtering.names import is_lmq
 from filtering.rocketmq_version import RocketMQVersion
 from filtering.sql92 import CompiledExpression
+from filtering.sql92.lowering import EvaluationOutcome, Lowering
+from filtering.sql92.nodes import named_properties
+from filtering.sql92.normal_form import PredicateBuilder
 from filtering.sql92.trace import ExpressionPart, Result, node_evaluated, trace
+from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
-from schemas.delta.table_rows import one_of, tuples
+from schemas.delta.table_rows import files_that_may_hold, one_of, tuples, within
+from schemas.messages.commitlog_rows import Messages, concat
+from schemas.messages.stored_messages import PLACES, read_messages
 from schemas.tables import CONSUMEQUEUE
 
 AT_ONCE = 1 << 16
 """Messages that are divided together."""
 _ENTRY = ["commitlog_offset", "queue_id", "queue_offset", "store_timestamp", "tags_code", "filter_bit_map", "run"]
-_RESULTS = {result: number for number, result in enumerate(Result)}
+_RESULTS = Result.NULL, *(Result(outcome.value) for outcome in EvaluationOutcome)
+"""Results by number. The outcomes exclude each other; without any, the result is NULL."""
 _Numbers = npt.NDArray[np.int64]
 
 
@@ -83,29 +92,53 @@ class _MissedOfTopic:
         self._topic = topic
         self._received, self._others = _received(facts, group, topic)
         self._more_known = np.union1d(more_known, np.array([offset for _, offset in self._others], np.int64))
-        self._messages = MessageColumns(facts.warehouse, ["topic", "properties"])
+        self._properties = {TAGS_PROPERTY}
+        for row in explainer.states(group, topic):
+            of_filter_data = None if row.filter_data is None else row.filter_data.compiled
+            for expression in (row.compiled.expression, of_filter_data):
+                self._properties.update([] if expression is None else named_properties(expression.syntax_tree))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         files = self._facts.warehouse.files(CONSUMEQUEUE, self._facts.name)
         for file in sorted(files, key=lambda file: file.least["commitlog_offset"]):
             rows = self._facts.warehouse.rows(CONSUMEQUEUE, _ENTRY, [one_of("topic", [self._topic])], [file])
             rows = rows.filter(pa.array(~among(rows["commitlog_offset"].to_numpy(), self._received)))
+            if not len(rows):
+                continue
             rows = rows.sort_by("commitlog_offset")
+            messages = self._messages(rows["commitlog_offset"].to_numpy())
+            if messages is None:
+                continue
+            at = positions_in(messages.commitlog_offset, rows["commitlog_offset"].to_numpy())
+            is_stored = at >= 0  # maintenance may have removed some
+            rows, at = rows.filter(pa.array(is_stored)), at[is_stored]
             for begin in range(0, len(rows), AT_ONCE):
-                yield self._batch(rows.slice(begin, AT_ONCE))
+                part = slice(begin, begin + AT_ONCE)
+                properties = messages.properties(self._properties, at[part])
+                yield self._batch(rows.slice(begin, AT_ONCE).combine_chunks(), properties)
 
-    def _batch(self, entries: pa.Table) -> pa.RecordBatch:
-        messages = self._messages.of(self._facts.name, entries["commitlog_offset"].to_numpy())
-        is_stored = messages["topic"].is_valid()  # maintenance may have removed some
-        entries, messages = entries.filter(is_stored).combine_chunks(), messages.filter(is_stored).combine_chunks()
+    def _messages(self, offsets: _Numbers) -> Messages | None:
+        """The stored messages between the first and the last of some physical offsets, ascending; None without any."""
+        span = int(offsets[0]), int(offsets[-1]) + 1
+        stored = self._facts.warehouse.files(COMMITLOG, self._facts.name)
+        files = files_that_may_hold(stored, [within("commitlog_offset", *span)])
+        topics = None if is_lmq(self._topic) else [self._topic]  # an LMQ has the messages of other topics
+        storage, paths = self._facts.warehouse.log(COMMITLOG).storage, [file.path for file in files]
+        parts = list(read_messages(storage, paths, span, topics, self._properties, PLACES))
+        if not parts:
+            return None
+        messages = concat(parts)
+        return messages.take(np.argsort(messages.commitlog_offset, kind="stable"))
+
+    def _batch(self, entries: pa.Table, properties: Mapping[str, Column]) -> pa.RecordBatch:
         reasons = _Reasons(len(entries))
-        if not len(entries) or self._explainer.needs_each(self._group, self._topic):
+        if self._explainer.needs_each(self._group, self._topic):
             self._explain_each(entries, np.arange(len(entries)), reasons)
         else:
             columns, is_at_change = self._explainer.pull_columns(self._group, self._topic, entries)
             is_alone = is_at_change | np.isin(entries["commitlog_offset"].to_numpy(), self._more_known)
             self._explain_each(entries, np.flatnonzero(is_alone), reasons)
-            self._explain_alike(entries, messages, _parts(columns, np.flatnonzero(~is_alone)), reasons)
+            self._explain_alike(entries, properties, _parts(columns, np.flatnonzero(~is_alone)), reasons)
         return reasons.batch(entries, self._facts.name, self._group, self._topic)
 
     def _explain_each(self, entries: pa.Table, rows: _Numbers, reasons: _Reasons) -> None:
@@ -117,10 +150,14 @@ class _MissedOfTopic:
             reasons.add(np.array([row]), explanation, explanation.summary)
 
     def _explain_alike(
-        self, entries: pa.Table, messages: pa.Table, pulled_alike: Sequence[_Numbers], reasons: _Reasons
+        self,
+        entries: pa.Table,
+        properties: Mapping[str, Column],
+        pulled_alike: Sequence[_Numbers],
+        reasons: _Reasons,
     ) -> None:
         """``pulled_alike``: the rows of messages of which the same decides whether and how the group pulled them."""
-        seen = _Seen(entries, messages["properties"].combine_chunks())
+        seen = _Seen(entries, properties)
         alike: list[tuple[_Numbers, list[_Leaf]]] = []
         for rows, first in zip(pulled_alike, self._firsts(entries, pulled_alike), strict=True):
             pull = self._explainer.pull(first, self._group)
@@ -140,9 +177,10 @@ class _MissedOfTopic:
                 reasons.add(rows, explanation, explanation.summary)
                 continue
             decide = [leaf for leaf, part in zip(leaves, whole.leaves(), strict=True) if part.decides]
+            rest = explanation.summary.removeprefix(explanation.decision.reason)
             for same in _parts([leaf.values for leaf in decide], rows):
                 decision = explanation.decision.with_leaves([leaf.part(same[0]) for leaf in decide])
-                reasons.add(same, explanation, replace(explanation, decision=decision).summary)
+                reasons.add(same, explanation, decision.reason + rest)
 
     def _firsts(self, entries: pa.Table, parts: Sequence[_Numbers]) -> list[StoredMessage]:
         return self._read(entries, np.array([rows[0] for rows in parts], np.int64))
@@ -225,7 +263,7 @@ class _Reasons:
 class _Seen:
     """What filters see of the messages of ``entries``, as columns of numbers."""
 
-    def __init__(self, entries: pa.Table, properties: pa.MapArray) -> None:
+    def __init__(self, entries: pa.Table, properties: Mapping[str, Column]) -> None:
         self._entries = entries
         self._properties = properties
         self._values: dict[tuple[str, ...], tuple[_Numbers, list[tuple[str | None, ...]]]] = {}
@@ -252,8 +290,9 @@ class _Seen:
     def values(self, names: tuple[str, ...]) -> tuple[_Numbers, list[tuple[str | None, ...]]]:
         """The number of each message's values of properties, and the distinct values: None where one is missing."""
         if names not in self._values:
-            columns = property_columns(self._properties, names)
-            texts = [columns[name].text_of_each() for name in names]
+            missing = pa.nulls(len(self._entries), pa.string())
+            columns = map(self._properties.get, names)
+            texts = [missing if column is None else column.text_of_each() for column in columns]
             encoded = [text.dictionary_encode(null_encoding="encode") for text in texts]
             parts = _parts(
                 [each.indices.to_numpy().astype(np.int64) for each in encoded], np.arange(len(self._entries))
@@ -269,32 +308,45 @@ class _Seen:
         """The leaves of an expression, from left to right."""
         key = expression.expression, expression.version
         if key not in self._leaves:
-            parts = trace(expression, {}).leaves()
-            self._leaves[key] = [_Leaf(part, *self.values(tuple(part.values))) for part in parts]
+            parts = list(trace(expression, {}).leaves())
+            predicates = [
+                Lowering(part.node, PredicateBuilder()).predicate(outcome)
+                for part in parts
+                for outcome in EvaluationOutcome
+            ]
+            rows = len(self._entries)
+            matches = Matcher(predicates).match_columns(self._properties, rows).bits
+            holds = packed_bits.unpack(matches, rows).reshape(len(parts), len(EvaluationOutcome), rows)
+            results = np.einsum("lor,o->lr", holds, np.arange(1, len(_RESULTS)))
+            self._leaves[key] = [
+                _Leaf(part, *self.values(tuple(part.values)), leaf_results)
+                for part, leaf_results in zip(parts, results, strict=True)
+            ]
         return self._leaves[key]
 
 
 class _Leaf:
-    """A leaf of an expression: ``values`` has the number of the values that it reads, for each message."""
+    """A leaf of an expression, for many messages.
 
-    def __init__(self, leaf: ExpressionPart, values: _Numbers, distinct: Sequence[tuple[str | None, ...]]) -> None:
+    ``values`` has the number of the values that it reads, one of the ``texts``, and ``results`` that of its result (in
+    _RESULTS).
+    """
+
+    def __init__(
+        self, leaf: ExpressionPart, values: _Numbers, texts: Sequence[tuple[str | None, ...]], results: _Numbers
+    ) -> None:
         self._leaf = leaf
-        self._texts = distinct
+        self._texts = texts
         self.values = values
-        names = list(leaf.values)
-        self._evaluated = [
-            node_evaluated(leaf.node, {name: text for name, text in zip(names, texts, strict=True) if text is not None})
-            for texts in distinct
-        ]
-        numbers = np.array([_RESULTS[result] for result, _ in self._evaluated], np.int64)
-        self.results = numbers[values]
-        """The number of the result for each message."""
+        self.results = results
 
     def part(self, row: int) -> ExpressionPart:
         """The leaf as it was evaluated on the message of a row."""
-        number = self.values[row]
-        result, error = self._evaluated[number]
-        values = dict(zip(self._leaf.values, self._texts[number], strict=True))
+        values = dict(zip(self._leaf.values, self._texts[self.values[row]], strict=True))
+        result, error = _RESULTS[self.results[row]], None
+        if result is Result.ERROR:
+            present = {name: text for name, text in values.items() if text is not None}
+            _, error = node_evaluated(self._leaf.node, present)
         return replace(self._leaf, result=result, values=values, error=error)
 
 
