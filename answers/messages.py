@@ -32,9 +32,10 @@ from filtering.journey import (
     is_copy,
     wait_of,
 )
-from filtering.matcher import match
+from filtering.matcher import Matcher
 from filtering.matcher.matcher import columns as property_columns
 from filtering.names import REAL_TOPIC, is_lmq, is_trace_topic
+from filtering.sql92 import compile
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -50,6 +51,7 @@ from schemas.delta.table_rows import (
 )
 from schemas.errors import UsageError
 from schemas.messages.message_view import file_columns, view
+from schemas.messages.stored_messages import PLACES, WHOLE_LOG, read_messages
 from schemas.spark_tasks import run_tasks
 from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE
@@ -238,15 +240,25 @@ def find_where(facts: BrokerFacts, expression: str) -> list[StoredMessage]:
 
     Raises InvalidExpression, and UsageError if they are more than MOST_MESSAGES.
     """
+    matcher = Matcher([compile(expression).predicate])
     offsets: list[int] = []
-    columns = ["commitlog_offset", "properties"]
-    for file in facts.warehouse.files(COMMITLOG, facts.name):
-        rows = view(facts.warehouse.rows(COMMITLOG, file_columns(columns), files=[file]), columns)
-        _, matching = match(rows["properties"].combine_chunks(), [expression]).pairs()
-        offsets += rows["commitlog_offset"].take(matching).to_pylist()
+    paths = [file.path for file in facts.warehouse.files(COMMITLOG, facts.name)]
+    in_file = partial(_matching_in_file, facts.warehouse.log(COMMITLOG).storage, matcher=matcher)
+    for matching in run_tasks(paths, in_file, 0, None):
+        offsets += matching
         if len(offsets) > MOST_MESSAGES:
             raise UsageError(f"more than {MOST_MESSAGES} messages have {expression}: add a condition")
     return read(facts, offsets)
+
+
+def _matching_in_file(storage: Storage, path: str, matcher: Matcher) -> list[int]:
+    """The physical offsets of the messages in a file that a predicate matches."""
+    offsets: list[int] = []
+    for messages in read_messages(storage, [path], WHOLE_LOG, None, matcher.properties, PLACES):
+        columns = messages.properties(matcher.properties, np.arange(len(messages)))
+        _, matching = matcher.match_columns(columns, len(messages)).pairs()
+        offsets += messages.commitlog_offset[matching].tolist()
+    return offsets
 
 
 def _with_given_id(facts: BrokerFacts, text: str) -> list[int]:
