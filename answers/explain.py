@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -398,6 +399,7 @@ class WindowsOfMessages:
         self._ends = np.array([night.delivered_to or 0 for night in facts.nights], np.int64)
         self.topic_windows = cache(self._read_windows)
         """The windows of a topic, each with its run."""
+        self._by_night = cache(self._windows_by_night)
         self._last: tuple[Any, Mapping[str, Sequence[tuple[int, PullWindow]]]] = None, {}
 
     def is_filtered(self, message: StoredMessage) -> bool:
@@ -428,8 +430,8 @@ class WindowsOfMessages:
         """All that windows decide of entries of a topic, as columns of numbers. ``entries``: rows of CONSUMEQUEUE.
 
         The columns are: which windows cover an entry (in a queue, equal numbers stand for the same ones), the night
-        that first filtered it, and whether an earlier one could not read it. Also returns whether the broker may have
-        answered a held pull with it.
+        that first filtered it, and whether an earlier one could not read it. Also returns whether another subscription
+        than the one that pulled it may have filtered it.
         """
         queue_ids, queue_offsets, offsets, stored_at = (
             entries[name].to_numpy() for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
@@ -443,7 +445,7 @@ class WindowsOfMessages:
             at = np.flatnonzero(queue_ids == queue_id)
             place = queue_id, queue_offsets[at], offsets[at], stored_at[at]
             for _, window, is_covered in self._covered(topic, *place, made_in[at]):
-                is_at_change[at] |= is_covered & (window.reason == HELD_PULL)
+                is_at_change[at] |= is_covered & (window.reason in (HELD_PULL, LEFT_PULL, HANDED_OVER))
                 sets[at] = np.unique(2 * sets[at] + is_covered, return_inverse=True)[1].reshape(-1)
         return [sets, *self._nights_of(offsets, made_in)], is_at_change
 
@@ -475,12 +477,24 @@ class WindowsOfMessages:
         first, is_late = self._nights_of(offset, made_in)
         is_filtered = first < len(self._nights)
         least, greatest = np.min(stored_at), np.max(stored_at)
-        for run, window in self.topic_windows(topic):
+        online, others = self._by_night(topic)
+        of_nights = (online.get(night, ()) for night in range(np.min(first), np.max(first) + 1))
+        for night, window in chain(others, *of_nights):
             if window.stored_from <= greatest and least < window.stored_to:
                 is_inside = window.covers(queue_id, queue_offset, offset, stored_at)
                 if np.any(is_inside):
-                    night = self._numbers[run]
                     yield night, window, is_inside & is_filtered & is_about(window.kind, night, first, is_late)
+
+    def _windows_by_night(
+        self, topic: str
+    ) -> tuple[Mapping[int, Sequence[tuple[int, PullWindow]]], Sequence[tuple[int, PullWindow]]]:
+        """The windows of new messages by the number of their night, and the others, each with that number."""
+        online: defaultdict[int, list[tuple[int, PullWindow]]] = defaultdict(list)
+        others: list[tuple[int, PullWindow]] = []
+        for run, window in self.topic_windows(topic):
+            night = self._numbers[run]
+            (online[night] if window.kind is WindowKind.ONLINE else others).append((night, window))
+        return online, others
 
     def _nights_of(self, offset: Number, made_in: Number) -> tuple[Any, Any]:
         """The numbers of the nights that first filtered messages, and whether the messages came late.
@@ -787,6 +801,18 @@ class Explainer:
         """The pull that decides what became of a message without deliveries; None if the group did not pull it."""
         pulls = self._pulls(message, consumer_group, self._rows[consumer_group, message.topic])
         return None if isinstance(pulls, NotPulled) else pulls[-1]
+
+    def pull_key(self, message: StoredMessage, pull: Pulled) -> Hashable:
+        """What of a pull matters to the explanation of a message without deliveries that it filtered.
+
+        The rest is what filters see of the message. Not for messages that :meth:`needs_each` or :meth:`pull_columns`
+        say to explain each.
+        """
+        assert message.entry is not None
+        row = pull.row
+        is_live = message.entry.store_timestamp > (row.born_time or 0)
+        unseen = {window.reason for window in self._windows.of(message, row.consumer_group)}.intersection(_UNSEEN)
+        return row.valid_from, id(pull.config), is_live, frozenset(unseen)
 
     def states(self, consumer_group: str, topic: str) -> Sequence[SubscriptionRow]:
         """The states of a group's subscription to a topic, in the order of time."""

@@ -4,7 +4,8 @@ Explainer explains a message in half a millisecond. A group may miss millions, b
 names. So the messages of a topic are divided by all that their reasons depend on, and one of each part is explained:
 
 1. What decides whether, when and how the group pulled them: their queue, the windows that cover them, …
-   (Explainer.pull_columns). If it did not pull them, this is all.
+   (Explainer.pull_columns). If it did not pull them, this is all. Of those that it pulled, the parts with the same
+   filters are one again (Explainer.pull_key).
 2. What the filters see of them: the tags, whether the group's bits are set, and the result of each leaf of the
    expression, which one match of all its leaves gives.
 3. The values of the leaves that decide are part of the reason: for each distinct one it is written anew.
@@ -17,7 +18,7 @@ topic that the group pops, or whose clients broadcast or subscribe differently.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -26,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from answers.explain import Explainer, Explanation
+from answers.explain import Explainer, Explanation, Pulled
 from answers.export import DELIVERIES, MISSED_COLUMNS, Selection, batches_of
 from answers.facts import BrokerFacts
 from answers.messages import Delivery, StoredMessage, copies_of_each, not_taken_back, read, sent_back_by
@@ -45,6 +46,7 @@ from filtering.sql92.normal_form import PredicateBuilder
 from filtering.sql92.trace import ExpressionPart, Result, node_evaluated, trace
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
+from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import files_that_may_hold, one_of, tuples, within
 from schemas.messages.commitlog_rows import Messages, concat
 from schemas.messages.stored_messages import PLACES, read_messages
@@ -99,9 +101,8 @@ class _MissedOfTopic:
                 self._properties.update([] if expression is None else named_properties(expression.syntax_tree))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        files = self._facts.warehouse.files(CONSUMEQUEUE, self._facts.name)
-        for file in sorted(files, key=lambda file: file.least["commitlog_offset"]):
-            rows = self._facts.warehouse.rows(CONSUMEQUEUE, _ENTRY, [one_of("topic", [self._topic])], [file])
+        for files in self._files():
+            rows = self._facts.warehouse.rows(CONSUMEQUEUE, _ENTRY, [one_of("topic", [self._topic])], files)
             rows = rows.filter(pa.array(~among(rows["commitlog_offset"].to_numpy(), self._received)))
             if not len(rows):
                 continue
@@ -116,6 +117,18 @@ class _MissedOfTopic:
                 part = slice(begin, begin + AT_ONCE)
                 properties = messages.properties(self._properties, at[part])
                 yield self._batch(rows.slice(begin, AT_ONCE).combine_chunks(), properties)
+
+    def _files(self) -> Iterator[list[StoredFile]]:
+        """The files of entries in the order of the log, several small ones at once."""
+        files = self._facts.warehouse.files(CONSUMEQUEUE, self._facts.name)
+        part: list[StoredFile] = []
+        for file in sorted(files, key=lambda file: file.least["commitlog_offset"]):
+            part.append(file)
+            if sum(each.rows for each in part) >= AT_ONCE:
+                yield part
+                part = []
+        if part:
+            yield part
 
     def _messages(self, offsets: _Numbers) -> Messages | None:
         """The stored messages between the first and the last of some physical offsets, ascending; None without any."""
@@ -159,17 +172,20 @@ class _MissedOfTopic:
         """``pulled_alike``: the rows of messages of which the same decides whether and how the group pulled them."""
         seen = _Seen(entries, properties)
         alike: list[tuple[_Numbers, list[_Leaf]]] = []
+        pulls: dict[Hashable, tuple[Pulled, list[_Numbers]]] = {}
         for rows, first in zip(pulled_alike, self._firsts(entries, pulled_alike), strict=True):
             pull = self._explainer.pull(first, self._group)
             if pull is None:
                 alike.append((rows, []))
-                continue
+            else:
+                pulls.setdefault(self._explainer.pull_key(first, pull), (pull, []))[1].append(rows)
+        for pull, parts in pulls.values():
             expression = deciding_expression(pull.row, (), pull.config, {})
             leaves = [] if expression is None else seen.leaves(expression)
             columns = [leaf.results for leaf in leaves] or seen.tags
             if pull.row.filter_data is not None:
                 columns = [seen.bits_set(pull.row.filter_data.bit_pos), *columns]
-            alike += [(part, leaves) for part in _parts(columns, rows)]
+            alike += [(part, leaves) for part in _parts(columns, np.sort(np.concatenate(parts)))]
         for (rows, leaves), first in zip(alike, self._firsts(entries, [rows for rows, _ in alike]), strict=True):
             explanation = self._explainer.explain(first, self._group)
             whole = explanation.trace

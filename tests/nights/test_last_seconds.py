@@ -9,10 +9,13 @@ import json
 
 import pytest
 
+from answers.facts import open_brokers
 from filtering.consumption.uncertainty import IN_FLIGHT, LEFT_PULL
 from jobs import explain
+from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
+from tests.nights.missed_rows import assert_said_alike, missed_rows
 
 EVERYTHING = "n IS NOT NULL"
 
@@ -98,3 +101,14 @@ def test_where_a_group_stood_that_left_and_came_back_between_two_snapshots_is_un
     assert uncertain(broker) == 7
     assert explained(broker) == {LEFT_PULL: [0, 1, 2, 3, 4], IN_FLIGHT: [5, 6]}
     assert broker.passes_audits()
+
+
+def test_what_groups_missed_is_uncertain_only_where_the_other_filter_would_have_delivered_it(
+    broker: GrowingBroker,
+) -> None:
+    """Messages 6 to 8 match neither filter: to the first one, they are like messages 0 to 4."""
+    broker.night([sql(BEFORE, "cg", "n IN ('5')"), event(after(9), "unregister", "cg"), sql(after(9) + 1, "cg", LOW)])
+    (facts,) = open_brokers(Warehouse.at(str(broker.folder / "w")))
+    missed = missed_rows(facts, "cg")
+    assert {row["queue_offset"] for row in missed if row["uncertain"] == LEFT_PULL} == {0, 1, 2, 3, 4}
+    assert_said_alike(facts, "cg", missed)
