@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from heapq import nlargest
 from itertools import groupby
 from pathlib import Path
 
@@ -254,6 +255,8 @@ POP_COLUMNS = {
 ALWAYS_SHOWN = frozenset({"scanned", "passed_stage1", "passed_stage2", "delivered", "pending"})
 WIDTH = 118
 LONGEST_FILTER = 400
+MOST_GROUPS = 50
+"""The groups of a topic that a summary shows: those with the most messages to pull, then with the most deliveries."""
 WRITTEN_BY_JOB = {"ingest": COMMITLOG.name, "register": SUBSCRIPTIONS.name, "dispatch": CONSUMEQUEUE.name}
 """The table that a step before deliver writes."""
 
@@ -335,8 +338,11 @@ def _print_groups(groups: Sequence[GroupCounts]) -> None:
         return
     columns = shown_columns([group.counts for group in groups])
     print_legend(columns)
-    for topic, topic_groups in groupby(groups, key=lambda group: group.topic):
+    for topic, each in groupby(groups, key=lambda group: group.topic):
         print(f"\n{short(topic)}")
+        of_topic = list(each)
+        largest = nlargest(MOST_GROUPS, of_topic, lambda group: (group.counts["pending"], group.counts["delivered"]))
+        topic_groups = sorted(largest, key=lambda group: group.consumer_group)
         rows = [
             [
                 short(group.consumer_group),
@@ -347,6 +353,8 @@ def _print_groups(groups: Sequence[GroupCounts]) -> None:
         ]
         titles = ["group", *columns.values(), "filter"]
         print_table(titles, rows, indent="  ", last_is_text=True)
+        if more := len(of_topic) - len(rows):
+            print(f"  … and {more:,} more groups; the table delivery_stats has all")
     print()
 
 

@@ -103,3 +103,12 @@ def test_lint_of_a_warehouse_without_subscriptions_is_refused(broker: GrowingBro
 
 def test_every_condition_has_a_known_severity() -> None:
     assert {severity for severity, _ in CONDITIONS.values()} == {"error", "warn", "info"}
+
+
+def test_a_summary_shows_the_groups_of_a_topic_that_wait_or_received_most(broker: GrowingBroker) -> None:
+    """What a mail of a night with thousands of groups would be."""
+    events = [*(sql(BEFORE, f"cg_{n:02}", "n = 'x'") for n in range(60)), sql(BEFORE, "last", LOW)]
+    lines = broker.night(events).out.splitlines()
+    shown = [line.split()[0] for line in lines if line.startswith(("  cg_", "  last"))]
+    assert (len(shown), shown[-1]) == (50, "last")
+    assert "  … and 11 more groups; the table delivery_stats has all" in lines
