@@ -185,20 +185,22 @@ class _Changes:
         client, look = self.now.clients[client_id], self.look
         subscriptions = self._own(client)
         born = self._born(subscriptions)
-        if born is not None and born >= client.started_at:
+        started = client.started_at
+        is_renewed = started > 0 and any(self._is_new(each, started) for each in subscriptions.values())
+        if born is not None and born >= started and not is_renewed:
             at, since = born, None
-        elif client.started_at and look.includes(client.started_at):
-            at, since = client.started_at, None
+        elif started and look.includes(started):
+            at, since = started, None
         elif look.before is None:
-            at, since = min(client.started_at or look.end, look.end), None
+            at, since = min(started or look.end, look.end), None
         else:
-            at, since = look.end, look.before
+            at, since = born or look.end, look.before
         later = {topic: each for topic, each in subscriptions.items() if may_overlap or self._is_new(each, at)}
         first = {topic: each | {"version": min(each["version"], at)} for topic, each in later.items()}
         yield from self._sends(client_id, at, since, {**subscriptions, **first})
         if later:
             newer = {topic: each | {"version": max(each["version"], at + 1)} for topic, each in later.items()}
-            until = look.end if may_overlap else max(each["version"] for each in newer.values())
+            until = look.end if may_overlap else max(born or 0, *(each["version"] for each in newer.values()))
             yield from self._sends(client_id, until, at, {**subscriptions, **newer})
 
     def _is_new(self, subscription: Subscription, since: int) -> bool:
