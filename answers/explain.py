@@ -1479,6 +1479,8 @@ def _no_message(brokers: Sequence[BrokerFacts], text: str) -> UsageError:
     oldest = min(brokers, key=lambda facts: facts.as_of)
     whose = f" of {oldest.name}" if len(brokers) > 1 else ""
     ended = f"; the last night{whose} ended at {time_text(oldest.as_of)}" if oldest.as_of else ""
+    if "/" in text:
+        ended = "; of a place such as Orders 0/1, give --topic, --queue and --offset"
     return UsageError(f"{oldest.warehouse.location} has no message with the id or key {text}{ended}")
 
 

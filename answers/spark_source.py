@@ -5,7 +5,7 @@ of Delta. The schema given to ``read.schema`` selects the columns. Filters are a
 Executors must be able to read the warehouse, and to import the packages of mqsieve.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from filtering.counted import did_you_mean
 from schemas.delta.table import StoredFile
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import CALLED, UsageError
+from schemas.ledger_check import open_runs
 
 
 def register(spark: SparkSession) -> None:
@@ -27,10 +28,10 @@ def register(spark: SparkSession) -> None:
 
 
 @dataclass
-class FilePartition(InputPartition):
-    """A file of the table, as it was when the query was planned."""
+class FilesPartition(InputPartition):
+    """Files of the table, as they were when the query was planned: one, or none of an empty table."""
 
-    file: StoredFile
+    files: Sequence[StoredFile]
 
 
 class WarehouseDataSource(DataSource):
@@ -46,7 +47,8 @@ class WarehouseDataSource(DataSource):
         table = self.options.get("table", DELIVERIES)
         known = [DELIVERIES, *EXPORTED]
         if table not in known:
-            raise UsageError(f"there is no table {table}{did_you_mean(CALLED.get(table, table), known)}")
+            meant = did_you_mean(CALLED.get(table, table), known) or f"; there are {', '.join(known)}"
+            raise UsageError(f"there is no table {table}{meant}")
         return table
 
     def schema(self) -> StructType:
@@ -57,7 +59,7 @@ class WarehouseDataSource(DataSource):
 
 
 class TableReader(DataSourceReader):
-    """Reads the files of a table. Raises UsageError if the table lacks a column of ``schema``."""
+    """Reads the files of a table. Raises UsageError if it lacks a column of ``schema``, or there is no warehouse."""
 
     def __init__(self, path: str, table: str, schema: pa.Schema) -> None:
         self._warehouse = Warehouse.at(path)
@@ -68,8 +70,12 @@ class TableReader(DataSourceReader):
             raise UsageError(f"{table} has no column {', '.join(unknown)}; it has {', '.join(known)}")
 
     def partitions(self) -> list[InputPartition]:
-        return [FilePartition(file) for file in files_of(Warehouse(self._warehouse.storage), self._table)]
+        warehouse = Warehouse(self._warehouse.storage)
+        open_runs(warehouse)
+        files = files_of(warehouse, self._table)
+        return [FilesPartition([file]) for file in files] or [FilesPartition([])]
 
-    def read(self, partition: FilePartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
-        for batch in batches_of_file(self._warehouse, self._table, partition.file, self._schema.names):
-            yield batch.cast(self._schema)
+    def read(self, partition: FilesPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        for file in partition.files:
+            for batch in batches_of_file(self._warehouse, self._table, file, self._schema.names):
+                yield batch.cast(self._schema)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as behind nohup
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this process, and prints no stack trace.
+
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn

@@ -341,9 +341,14 @@ class Recorder:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keeps other recorders from a folder. Raises UsageError if one writes there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
+    """Keeps other recorders from a folder. Raises UsageError if one writes there, or it cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / ".lock", "w")  # noqa: SIM115  # closed below
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot write to {folder} ({why}): give a folder that you may write to") from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -24,6 +24,8 @@ from filtering.frozen import frozen
 SUCCESS = 0
 TOPIC_NOT_EXIST = 17
 """The code of a response about a topic that the broker does not have (ResponseCode)."""
+NO_PERMISSION = 16
+"""The code of a response to a user who may not ask (ResponseCode); brokers of 4.x name an AclException."""
 NOT_SUPPORTED = 3
 """The code of a response to a request that a server does not know (ResponseCode): a broker was taken for a name
 server, or a name server for a broker."""
@@ -90,9 +92,12 @@ class Response:
     def text(self) -> str:
         """The text of the body. Raises RemotingError if the request failed."""
         if self.code != SUCCESS:
-            other = "; is a name server given as a broker, or a broker as a name server?"
-            remark = self.remark.partition(", Default")[0][:300]
-            raise RemotingError(f"refused with code {self.code}: {remark}{other if self.code == NOT_SUPPORTED else ''}")
+            advice = ""
+            if self.code == NOT_SUPPORTED:
+                advice = "; is a name server given as a broker, or a broker as a name server?"
+            elif self.code == NO_PERMISSION or "AclException" in self.remark:
+                advice = "; give the --access-key and --secret-key-file of a user who may read"
+            raise RemotingError(f"refused with code {self.code}: {self.remark.partition(', Default')[0][:300]}{advice}")
         return self.body.decode("utf-8", "replace")
 
 

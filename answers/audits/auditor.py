@@ -137,6 +137,8 @@ def _count_one_by_one(relation: str, audits: Sequence[Audit], relations: Relatio
     for audit in audits:
         try:
             counts |= _count_together(relation, [audit], relations)
+        except OSError:
+            raise
         except Exception as error:
             raise UsageError(f"audit {audit.name}: {reason(error)}") from None
     return counts

@@ -131,7 +131,13 @@ def describe(error: OSError) -> str:
 
 def _with_space(problem: str) -> str:
     """A problem, with advice if a disk is full."""
-    return f"{problem}; free some space, and run the same command again" if _FULL in problem.lower() else problem
+    if _FULL not in problem.lower():
+        return problem
+    import tempfile
+
+    return (
+        f"{problem}; free some space (temporary files are in {tempfile.gettempdir()}), and run the same command again"
+    )
 
 
 def collect_rarely() -> None:

@@ -218,8 +218,8 @@ def brokers_of(options: argparse.Namespace) -> list[BrokerFacts]:
             asked.append(with_present_state(facts, broker))
         except (OSError, RemotingError) as error:
             where = f"{facts.name} at {broker.connection.address}"
-            advice = "the name server lists this address, which must be reached from here"
-            raise UsageError(f"{where}: {reason(error)}; {advice}") from None
+            advice = "; the name server lists this address, which must be reached from here"
+            raise UsageError(f"{where}: {reason(error)}{advice if isinstance(error, OSError) else ''}") from None
         finally:
             broker.connection.close()
     return asked

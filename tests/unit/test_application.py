@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ AttributeError: no such thing
 DELTA = "Generic error\n  \x1b[31m↳\x1b[0m Unable to copy data to file\n  \x1b[31m↳\x1b[0m No space left on device\n"
 ARROW = "Error writing bytes to file. Detail: [errno 28] No space left on device"
 FULL = "No space left on device"
-FREE = "; free some space, and run the same command again"
+FREE = f"; free some space (temporary files are in {tempfile.gettempdir()}), and run the same command again"
 FAILURES: list[tuple[BaseException | None, int, str]] = [
     (None, 0, ""),
     (UsageError("give a folder"), 2, "mqsieve: give a folder\n"),

@@ -61,6 +61,9 @@ def test_the_signature_is_that_of_rocketmqs_client() -> None:
 
 
 def test_answers_of_a_broker() -> None:
+    stranger = Response(1, 16, "refused", b"")
+    with pytest.raises(RemotingError, match="16: refused; give the --access-key and --secret-key-file"):
+        stranger.json()
     offline = decode(FRAMES["GET_CONSUMER_CONNECTION_LIST", "cg_none"])
     assert offline is not None
     assert (offline.code, offline.remark) == (206, "the consumer group[cg_none] not online")
@@ -211,6 +214,10 @@ def test_another_protocol_is_named() -> None:
 
 def test_one_recorder_writes_to_a_folder(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(UsageError, match="another record writes to"), locked(tmp_path):
+        pass
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UsageError, match=f"cannot write to {file} .file exists.: give a folder"), locked(file):
         pass
 
 
