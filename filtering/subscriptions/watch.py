@@ -5,7 +5,7 @@ looks are not seen, but most changes have a time of their own: a client knows wh
 and the broker when it registered an SQL92 filter (its born time). Where there is none, the time of the later look is
 taken. But of several changes, only the last is seen. So the event of a change has ``since``, the time of the look
 before: what the group subscribed to in between is not known. Only a client that comes, and has subscribed to nothing
-else since then, has none.
+else since then, has none. Before a first look, nothing was seen: the clients that it finds have 0.
 
 Committed offsets are exact. The event of a group that left a topic has those that it had then, so the time of its leave
 decides nothing; the event of a group that comes back has those at which it goes on. If they move while the group is
@@ -179,20 +179,21 @@ class _Changes:
     def _joins(self, client_id: str, may_overlap: bool) -> Iterator[SubscriptionEvent]:
         """A client's heartbeat when it came, and one more if it has subscribed to something since then.
 
-        What it subscribed to in between is not known. ``may_overlap``: the clients before it may have left after it
-        came, and not before the look.
+        What it subscribed to in between is not known, and at a first look, what its group did before. ``may_overlap``:
+        the clients before it may have left after it came, and not before the look.
         """
         client, look = self.now.clients[client_id], self.look
         subscriptions = self._own(client)
         born = self._born(subscriptions)
         started = client.started_at
+        unseen = 0 if look.before is None else None
         is_renewed = started > 0 and any(self._is_new(each, started) for each in subscriptions.values())
         if born is not None and born >= started and not is_renewed:
-            at, since = born, None
+            at, since = born, unseen
         elif started and look.includes(started):
-            at, since = started, None
+            at, since = started, unseen
         elif look.before is None:
-            at, since = min(started or look.end, look.end), None
+            at, since = min(started or look.end, look.end), unseen
         else:
             at, since = born or look.end, look.before
         later = {topic: each for topic, each in subscriptions.items() if may_overlap or self._is_new(each, at)}

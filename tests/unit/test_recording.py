@@ -100,9 +100,10 @@ def test_a_look_writes_down_what_a_night_needs(broker: Answers, tmp_path: Path) 
     sql = {"topic": "Orders", "type": "SQL92", "expression": "price > 2", "sub_version": 1795760034310}
     retry = {"topic": "%RETRY%cg_sql", "type": "TAG", "expression": "*", "sub_version": 1795760034461}
     assert sorted(event.pop("subscriptions"), key=lambda each: each["topic"]) == [retry, sql]
-    # The born time of the filter, by the broker's clock.
+    # The born time of the filter, by the broker's clock. Nobody saw what the group did before.
     assert event == {
         "at": 1795760034091, "op": "heartbeat", "group": "cg_sql", "client_id": "127.0.0.1@c1", "consume_from": "first",
+        "since": 0,
     }  # fmt: skip
     offsets = [json.loads(line) for line in (tmp_path / "broker-a" / "offsets.jsonl").read_text().splitlines()]
     assert {(row["group"], row["topic"]): row["offsets"] for row in offsets}["cg_sql", "Orders"] == {"0": 3, "1": 3}

@@ -161,12 +161,18 @@ def test_the_born_time_of_a_filter_is_the_time_of_its_event() -> None:
     assert shown(event) == (1_650, "heartbeat", "A", None, "T=n > 1")
 
 
+def test_before_a_first_look_nothing_was_seen() -> None:
+    (event,) = changes("cg", NOBODY, group({"A": A}), FIRST, {}, ConsumerGroupInfo())
+    assert shown(event) == (900, "heartbeat", "A", 0, "T=a")
+    assert parse_event(event_line(event)) == event
+
+
 def test_a_filter_that_was_born_long_after_its_client_replaced_another_one() -> None:
     """No look has seen that one: neither a first look nor a later one."""
     sql = new_subscription("T", "n > 1", "SQL92", 15_600)
     now = WatchedGroup({"A": replace(client(1_500), subscriptions={"T": sql})}, {"T": sql}, born={"T": 15_650})
     for before, events in (
-        (None, [(1_500, "heartbeat", "A", None, "T=n > 1"), (15_650, "heartbeat", "A", 1_500, "T=n > 1")]),
+        (None, [(1_500, "heartbeat", "A", 0, "T=n > 1"), (15_650, "heartbeat", "A", 1_500, "T=n > 1")]),
         (1_000, [(1_500, "heartbeat", "A", None, "T=n > 1"), (15_650, "heartbeat", "A", 1_500, "T=n > 1")]),
         (9_000, [(15_650, "heartbeat", "A", 9_000, "T=n > 1")]),
     ):
