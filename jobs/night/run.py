@@ -345,8 +345,8 @@ def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], o
     if unknown:
         yield (
             f"unknown-subscription: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
-            "are not replayed until --subscriptions or --recorded has theirs, and for messages up to now until a night "
-            f"has them with at: and --redo-from (docs/SUBSCRIPTIONS.md): {listed(unknown, NAMED)}"
+            f"are not replayed: {listed(unknown, NAMED)}; give what they subscribed to with at: and --redo-from "
+            "(docs/SUBSCRIPTIONS.md)"
         )
 
 

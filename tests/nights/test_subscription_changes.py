@@ -516,7 +516,7 @@ def test_a_list_with_times_tells_the_past_of_groups_that_the_store_does_not_list
     given = without_subscriptions(broker)
     ended = broker.run(nightly, *given)
     assert "cg_tag" in ended.out
-    assert "until a night has them with at: and --redo-from" in " ".join(ended.out.split())
+    assert "give what they subscribed to with at: and --redo-from" in " ".join(ended.out.split())
     own = broker.folder / "store" / "config" / "consumerFilter.json"
     tags = broker.folder / "tags.yaml"
     tags.write_text("- {group: cg_tag, topic: T, tag: '*'}\n")
