@@ -17,7 +17,7 @@ from filtering.delivery.entries import positions_in
 from filtering.frozen import frozen
 from schemas import commitlog, deliveries
 from schemas.commitlog import COMMITLOG, VIEW
-from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS, pairs_of
+from schemas.deliveries import DELIVERIES, DELIVERY_BLOCKS, DELIVERY_COLUMNS, pairs_of
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table, column
 from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, within
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-DELIVERIES = "deliveries"
 MISSED = "missed"
 """What groups did not receive: no table, but computed (:func:`answers.missed.missed`)."""
 MISSED_COLUMNS = pa.schema(

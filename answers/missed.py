@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from answers.explain import Explainer, Explanation, Pulled
-from answers.export import DELIVERIES, MISSED_COLUMNS, Selection, batches_of
+from answers.export import MISSED_COLUMNS, Selection, batches_of
 from answers.facts import BrokerFacts
 from answers.messages import Delivery, StoredMessage, copies_of_each, not_taken_back, read, sent_back_by
 from filtering.delivery.block_schema import Outcome
@@ -46,6 +46,7 @@ from filtering.sql92.normal_form import PredicateBuilder
 from filtering.sql92.trace import ExpressionPart, Result, node_evaluated, trace
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
+from schemas.deliveries import DELIVERIES
 from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import files_that_may_hold, one_of, tuples, within
 from schemas.messages.commitlog_rows import Messages, concat

@@ -14,8 +14,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from answers.export import DELIVERIES, EXPORTED, batches_of_file, columns_of, files_of, schema_of
+from answers.export import EXPORTED, batches_of_file, columns_of, files_of, schema_of
 from filtering.counted import did_you_mean
+from schemas.deliveries import DELIVERIES
 from schemas.delta.table import StoredFile
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import CALLED, UsageError

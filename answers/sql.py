@@ -19,8 +19,9 @@ from sqlglot import exp
 from answers.audits.audit import AuditList
 from answers.audits.relations import ALL, open_relations, reason
 from answers.audits.scope import scope_of
-from answers.export import DELIVERIES, EXPORTED, Selection, batches_of, columns_of, schema_of
+from answers.export import EXPORTED, Selection, batches_of, columns_of, schema_of
 from filtering.counted import did_you_mean
+from schemas.deliveries import DELIVERIES
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import CALLED, UsageError
 from schemas.ledger_check import open_runs

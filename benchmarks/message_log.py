@@ -20,13 +20,14 @@ from time import perf_counter
 import duckdb
 import pyarrow as pa
 
-from answers.export import DELIVERIES, Selection, batches_of
+from answers.export import Selection, batches_of
 from benchmarks.broker_store import write_store
 from benchmarks.night import CORES
 from benchmarks.night_files import night_options, write_night_files
 from benchmarks.processes import NightProcess
 from benchmarks.report import parser, write
 from jobs import export
+from schemas.deliveries import DELIVERIES
 from schemas.delta.warehouse import Warehouse
 
 DELIVERED = ("consumer_group", "topic", "queue_id", "queue_offset", "commitlog_offset")

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _MATCH = "matches.list.element"
 _RECIPIENT = f"{_MATCH}.recipients.list.element"
 
+DELIVERIES = "deliveries"
+"""The name under which readers see delivery_blocks."""
+
 DELIVERY_BLOCKS = Table(
     "delivery_blocks",
     "Deliveries in blocks of messages of one topic; schemas.deliveries.read gives one row per message and group.",

@@ -16,7 +16,6 @@ from heapq import nlargest
 from itertools import groupby
 from pathlib import Path
 
-from answers.export import DELIVERIES
 from answers.facts import BrokerFacts, open_facts
 from answers.rendering import expression_line, short
 from answers.report import (
@@ -54,6 +53,7 @@ from jobs.night.night_inputs import NightInputs, NightOptions
 from jobs.night.run import NightReport, NightRunner
 from jobs.night.steps import ALL_STEPS, Step
 from schemas.commitlog import COMMITLOG
+from schemas.deliveries import DELIVERIES
 from schemas.delta.table_rows import one_of
 from schemas.errors import UsageError, option, printable
 from schemas.ledger_check import check_folder, no_nights, read_runs

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from answers.export import DELIVERIES, EXPORTED, MISSED, Selection, batches_of, schema_of
+from answers.export import EXPORTED, MISSED, Selection, batches_of, schema_of
 from answers.facts import open_facts
 from filtering.counted import counted
 from jobs import export, ingest, nightly, pulls
 from jobs.cli.batch_writers import write_batches
+from schemas.deliveries import DELIVERIES
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import capture
