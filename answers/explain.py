@@ -99,7 +99,7 @@ from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
 from filtering.sql92 import InvalidExpression, compile
 from filtering.sql92.nodes import named_properties
-from filtering.sql92.trace import ExpressionPart, trace
+from filtering.sql92.reference import ExpressionPart, trace
 from filtering.subscriptions.events import BROADCASTING
 from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
 from filtering.subscriptions.inconsistency import seeming_disagreements

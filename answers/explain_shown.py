@@ -11,7 +11,7 @@ from answers.messages import StoredMessage
 from answers.rendering import Code, Fact, Table, short, time
 from filtering.delivery.block_schema import Outcome
 from filtering.explanation import NearestMiss, Stage, leaf_values
-from filtering.sql92.trace import ExpressionPart, Result
+from filtering.sql92.reference import ExpressionPart, Result
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 MARKS = {

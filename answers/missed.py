@@ -43,7 +43,7 @@ from filtering.sql92 import CompiledExpression
 from filtering.sql92.lowering import EvaluationOutcome, Lowering
 from filtering.sql92.nodes import named_properties
 from filtering.sql92.normal_form import PredicateBuilder
-from filtering.sql92.trace import ExpressionPart, Result, node_evaluated, trace
+from filtering.sql92.reference import ExpressionPart, Result, node_evaluated, trace
 from schemas.commitlog import COMMITLOG
 from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERIES

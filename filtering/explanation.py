@@ -51,8 +51,8 @@ from filtering.pulls import refusal
 from filtering.sql92 import CompiledExpression, compile, on_one_line
 from filtering.sql92.nodes import Minus, Node, NumberLiteral, Parentheses, expression_text, unquoted_texts, walk
 from filtering.sql92.parser import LONGEST as LONGEST_EXPRESSION
+from filtering.sql92.reference import ExpressionPart, Result, evaluated, trace
 from filtering.sql92.tokens import string_literal
-from filtering.sql92.trace import ExpressionPart, Result, evaluated, trace
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import SCHEDULE_TOPIC, tags_code

@@ -48,8 +48,8 @@ from filtering.sql92.nodes import (
     walk,
 )
 from filtering.sql92.parser import looks_like_sql92
+from filtering.sql92.reference import evaluated
 from filtering.sql92.tokens import string_literal
-from filtering.sql92.trace import evaluated
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow

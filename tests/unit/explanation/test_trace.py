@@ -8,7 +8,7 @@ import pytest
 
 from filtering import sql92
 from filtering.sql92.nodes import expression_text
-from filtering.sql92.trace import Result, trace
+from filtering.sql92.reference import Result, trace
 from tests.unit.sql92.cases import compiled, expressions
 
 LONG = 2_000
