@@ -26,7 +26,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import CALLED, UsageError
 from schemas.ledger_check import open_runs
 from schemas.spark_tasks import Session
-from schemas.utc_times import TIMES
+from schemas.tables import TIMES
 
 TABLES = (*EXPORTED, DELIVERIES)
 MESSAGE_COLUMNS = ("keys", "tags")

@@ -52,7 +52,7 @@ from filtering.subscription_data import SQL92, TAG
 from filtering.time_spans import BEGINNING, FOREVER
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.utc_times import with_times, with_times_in_spark
+from schemas.tables import with_times, with_times_in_spark
 
 if TYPE_CHECKING:
     import pandas as pd

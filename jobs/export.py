@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
     from jobs.cli.json_lines import output_file, place_of
     from schemas.ledger_check import open_runs
     from schemas.run_ledger import by_broker
-    from schemas.utc_times import with_times, with_times_schema
+    from schemas.tables import with_times, with_times_schema
 
     kind = args.format or _format_of(args.output)
     warehouse = options.warehouse_of(args.warehouse)

@@ -18,8 +18,7 @@ from schemas.errors import WarehouseUnusable
 from schemas.pops import PLANNED
 from schemas.run_ledger import RUN_LEDGER
 from schemas.storage import Storage, spark_path
-from schemas.tables import TABLES
-from schemas.utc_times import SUFFIX, TIMES
+from schemas.tables import TABLES, TIMES, UTC_SUFFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,9 +137,9 @@ def _comment(field: pa.Field) -> str:
 def _create_view(spark: SparkSession, view: str, query: str, table: str, comments: dict[str, str]) -> None:
     """Creates a view, or brings it up to date, with a timestamp beside each time. ``comments``: by column."""
     times = [name for name in comments if name in TIMES]
-    described = comments | {name + SUFFIX: f"{name} as a timestamp" for name in times}
+    described = comments | {name + UTC_SUFFIX: f"{name} as a timestamp" for name in times}
     listed = ", ".join(f"{name} COMMENT {_quoted(comment)}" for name, comment in described.items())
-    timestamps = "".join(f", timestamp_millis({name}) AS {name}{SUFFIX}" for name in times)
+    timestamps = "".join(f", timestamp_millis({name}) AS {name}{UTC_SUFFIX}" for name in times)
     spark.sql(f"CREATE OR REPLACE VIEW {view} ({listed}) AS SELECT *{timestamps} FROM ({query.format(rows=table)})")
 
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from answers.report import CONDITIONS
-from schemas.tables import TABLES
-from schemas.utc_times import TIMES
+from schemas.tables import TABLES, TIMES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
