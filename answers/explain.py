@@ -106,7 +106,6 @@ from filtering.subscriptions.inconsistency import seeming_disagreements
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import CONSUMPTIONS, client_name
 from schemas.delta.table import Table
 from schemas.delta.table_rows import (
     Condition,
@@ -118,9 +117,8 @@ from schemas.delta.table_rows import (
 )
 from schemas.errors import UsageError, time_text
 from schemas.messages.stored_messages import property_names
-from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
-from schemas.tables import CONSUMEQUEUE
+from schemas.tables import CONSUMEQUEUE, CONSUMPTIONS, POPS, client_name
 
 # Explanations.
 

@@ -33,6 +33,7 @@ from filtering.subscriptions.events import (
 from filtering.subscriptions.history import in_force_at, states_by_key, subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.subscriptions.watch import NOBODY, Look, WatchedGroup, changes
+from schemas.deliveries import RECORDED
 from schemas.delta.table import Table
 from schemas.delta.table_rows import (
     Condition,
@@ -48,7 +49,6 @@ from schemas.delta.table_rows import (
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_runs
-from schemas.pops import POPS, RECORDED
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import (
     FIRST_SNAPSHOT,
@@ -63,7 +63,7 @@ from schemas.run_ledger import (
     unreplaced_runs,
 )
 from schemas.subscriptions import keep_compiled, read_events
-from schemas.tables import CURRENT_OFFSETS, DELIVERY_STATS, QUEUE_PROGRESS
+from schemas.tables import CURRENT_OFFSETS, DELIVERY_STATS, POPS, QUEUE_PROGRESS
 
 if TYPE_CHECKING:
     from schemas.live_broker import LiveBroker

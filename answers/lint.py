@@ -43,9 +43,8 @@ from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import group_numbers, one_of, within
 from schemas.messages.newest_messages import newest_messages
 from schemas.messages.stored_messages import property_names
-from schemas.pops import POPS
 from schemas.spark_tasks import Session
-from schemas.tables import DELIVERY_STATS
+from schemas.tables import DELIVERY_STATS, POPS
 
 NAMED = 3
 _SAID_BY_MESSAGES = frozenset({"integer-literal", "unquoted-text", "misnamed-property"})

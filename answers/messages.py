@@ -37,7 +37,6 @@ from filtering.matcher.matcher import columns as property_columns
 from filtering.names import REAL_TOPIC, is_lmq, is_trace_topic
 from filtering.sql92 import compile
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table_rows import (
@@ -54,7 +53,7 @@ from schemas.messages.message_view import file_columns, view
 from schemas.messages.stored_messages import PLACES, WHOLE_LOG, read_messages
 from schemas.spark_tasks import run_tasks
 from schemas.storage import Storage
-from schemas.tables import CONSUMEQUEUE
+from schemas.tables import CONSUMEQUEUE, CONSUMPTIONS
 
 # Deliveries of single messages.
 

@@ -45,13 +45,12 @@ from filtering.sql92.nodes import named_properties
 from filtering.sql92.normal_form import PredicateBuilder
 from filtering.sql92.reference import ExpressionPart, Result, node_evaluated, trace
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERIES
 from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import files_that_may_hold, one_of, tuples, within
 from schemas.messages.commitlog_rows import Messages, concat
 from schemas.messages.stored_messages import PLACES, read_messages
-from schemas.tables import CONSUMEQUEUE
+from schemas.tables import CONSUMEQUEUE, CONSUMPTIONS
 
 AT_ONCE = 1 << 16
 """Messages that are divided together."""

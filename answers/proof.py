@@ -17,8 +17,7 @@ from answers.facts import BrokerFacts
 from filtering.delivery.block_schema import Outcome
 from filtering.frozen import frozen
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import CONSUMPTIONS
-from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
+from schemas.deliveries import DELIVERY_BLOCKS, TRACED, table_of_pairs
 from schemas.delta.table_rows import within
 from schemas.messages.traces import (
     TRACE_COLUMNS,
@@ -30,7 +29,7 @@ from schemas.messages.traces import (
     traceable,
     with_message,
 )
-from schemas.pops import TRACED
+from schemas.tables import CONSUMPTIONS
 
 
 @frozen

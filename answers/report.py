@@ -35,14 +35,22 @@ from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import client_name
-from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.deliveries import DELIVERY_BLOCKS, RECORDED
 from schemas.delta.table_rows import group_numbers, one_of, positions_by, sums, tuples, within
 from schemas.errors import UsageError, time_text
-from schemas.pops import POPS, RECORDED
 from schemas.run_ledger import LedgerEntry, by_broker, read_ledger, runs_of, unreplaced_runs
 from schemas.spark_tasks import Session
-from schemas.tables import COUNTS, DELIVERY_STATS, MEANINGS, QUARANTINE, QUEUE_PROGRESS, client_drops, is_of_log
+from schemas.tables import (
+    COUNTS,
+    DELIVERY_STATS,
+    MEANINGS,
+    POPS,
+    QUARANTINE,
+    QUEUE_PROGRESS,
+    client_drops,
+    client_name,
+    is_of_log,
+)
 
 # Counts.
 

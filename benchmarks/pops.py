@@ -26,7 +26,7 @@ from benchmarks.night_files import night_options, write_night_files
 from benchmarks.processes import NightProcess
 from filtering.names import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
 from schemas.delta.warehouse import Warehouse
-from schemas.pops import POPS
+from schemas.tables import POPS
 
 REVIVE_TOPIC = f"{REVIVE_TOPIC_PREFIX}cluster"
 GROUPS = 200

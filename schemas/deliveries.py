@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from filtering.delivery.block_schema import MATCH
 from schemas.delta.table import Table, column
-from schemas.pops import PLANNED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 
 _MATCH = "matches.list.element"
 _RECIPIENT = f"{_MATCH}.recipients.list.element"
+
+RECORDED, PLANNED, TRACED = "RECORDED", "PLANNED", "TRACED"
+"""How a pop or a delivery is known: the broker wrote it down, it follows from subscriptions and offsets, or these leave
+it uncertain, and a trace of the client decides it."""
 
 DELIVERIES = "deliveries"
 """The name under which readers see delivery_blocks."""

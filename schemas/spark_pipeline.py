@@ -31,13 +31,13 @@ from filtering.sql92 import Expressions
 from filtering.subscriptions.inconsistency import differing_states
 from filtering.subscriptions.subscription_row import compile_client_filter
 from schemas.commitlog import COMMITLOG
+from schemas.deliveries import RECORDED
 from schemas.ledger_check import open_runs
-from schemas.pops import POPS, RECORDED
 from schemas.pull_windows import PULL_WINDOWS
 from schemas.run_ledger import POP_GROUPS, by_broker, nights_of, unreplaced_runs
 from schemas.spark_views import with_properties
 from schemas.subscriptions import SUBSCRIPTIONS, read_events
-from schemas.tables import CONSUMEQUEUE
+from schemas.tables import CONSUMEQUEUE, POPS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from schemas.commitlog import COMMITLOG, IPV6_STORE_HOST, NAMED_PROPERTIES, SLOTS, VIEW, VIEW_COMMENTS
-from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS
+from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS, PLANNED
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import WarehouseUnusable
-from schemas.pops import PLANNED
 from schemas.run_ledger import RUN_LEDGER
 from schemas.storage import Storage, spark_path
 from schemas.tables import TABLES, TIMES, UTC_SUFFIX

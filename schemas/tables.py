@@ -1,11 +1,13 @@
 """The tables of a warehouse, except its ledger: those without a module of their own, and the lists of all.
 
-Entries of consume queues, offsets and their history, counts of the filters, input that could not be decoded, and how
-far each queue grew. The other tables are defined beside the code that reads and writes their rows.
+Entries of consume queues, offsets and their history, counts of the filters, input that could not be decoded, how far
+each queue grew, what was popped, and what clients wrote of their own consumption. The other tables are defined beside
+the code that reads and writes their rows.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,11 +15,9 @@ import pyarrow as pa
 
 from filtering.names import LMQ_PREFIX, is_record_topic
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import within
-from schemas.pops import POP_RECORDS, POPS
 from schemas.pull_windows import PULL_WINDOWS
 from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
@@ -232,6 +232,151 @@ QUARANTINE = Table(
 def is_of_log(source_file: str) -> bool:
     """Whether it was in a broker's log: bytes of a segment, a record of pops or a trace. Others are lines of files."""
     return is_mapped_file(source_file) or is_record_topic(source_file) or source_file.endswith(TRACE_SOURCE)
+
+
+# What consumers popped: the broker's own record of it, and each message that a pop handed out.
+#
+# ``pop_records`` has the record as the broker wrote it into its log (filtering.names), a row for each message that a
+# checkpoint or an acknowledgement names. ``pops`` follows from it: a row for each message that a pop handed out. A
+# night adds the rows of new pops, and completes those of earlier pops that were acknowledged, renewed or redelivered
+# since. Where the broker writes nothing down, a night adds a row for each delivery that it infers: of these, only the
+# message, the attempt and when it could first be popped are known.
+
+
+POP_RECORDS = Table(
+    "pop_records",
+    "What brokers wrote down of pops, a row for each message in a record. Key: broker_name, commitlog_offset, "
+    "queue_offset.",
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("commitlog_offset", pa.int64(), "physical offset of the record, bytes", nullable=False),
+        column("kind", pa.string(), "ck: handed out by a pop; ack, bAck: acknowledged", nullable=False),
+        column("consumer_group", pa.string(), nullable=False),
+        column("topic", pa.string(), "the topic popped from, which may be a retry topic", nullable=False),
+        column("queue_id", pa.int32(), nullable=False),
+        column("queue_offset", pa.int64(), nullable=False),
+        column("start_offset", pa.int64(), "queue offset at which the pop began to read", nullable=False),
+        column("popped_at", pa.int64(), "time of the pop, ms since the epoch", nullable=False),
+        column("invisible_time", pa.int64(), "ms for which no other pop gets the message; null in acknowledgements"),
+        column("messages", pa.int32(), "number of messages in the record", nullable=False),
+        column("is_copy", pa.bool_(), "the broker appended the record again when it was due", nullable=False),
+        column("is_put_again", pa.bool_(), "the broker put the checkpoint again because revival failed"),
+        column("store_timestamp", pa.int64(), "of the record, ms since the epoch", nullable=False),
+        column("run", pa.string(), "the run that read the record", nullable=False),
+    ],
+    statistics_on=("commitlog_offset", "popped_at", "run"),
+    dictionary_encoded=(
+        "kind", "consumer_group", "topic", "queue_id", "invisible_time", "messages", "is_copy", "is_put_again", "run",
+    ),
+    delta_encoded=("commitlog_offset", "queue_offset", "start_offset", "popped_at", "store_timestamp"),
+)  # fmt: skip
+
+POPS = Table(
+    "pops",
+    "The messages that pops handed out, one row for each time. Key: broker_name, consumer_group, topic, queue_id, "
+    "queue_offset, popped_at.",
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("consumer_group", pa.string(), nullable=False),
+        column("topic", pa.string(), "the topic popped from, which may be a retry topic", nullable=False),
+        column("queue_id", pa.int32(), nullable=False),
+        column("queue_offset", pa.int64(), nullable=False),
+        column("commitlog_offset", pa.int64(), "physical offset of the message; null if it is in no table"),
+        column("popped_at", pa.int64(), "time of the pop, or PLANNED: the first possible one, ms", nullable=False),
+        column("invisible_time", pa.int64(), "ms for which no other pop gets the message"),
+        column("start_offset", pa.int64(), "queue offset at which the pop began to read"),
+        column("attempt", pa.int32(), "1 for the first delivery, 2 for the first redelivery, …"),
+        column("renewed_at", pa.int64(), "when the client last changed the invisible time, ms; null: never"),
+        column(
+            "visible_at",
+            pa.int64(),
+            "when it can be popped again if not acknowledged, ms; PLANNED: not known, popped_at",
+            nullable=False,
+        ),
+        column("acknowledged_at", pa.int64(), "ms since the epoch; null: not acknowledged"),
+        column("redelivered_as", pa.int64(), "physical offset of the redelivery on the retry topic; null: none"),
+        column(
+            "source",
+            pa.string(),
+            "RECORDED: the broker wrote it down; PLANNED: inferred, and what is not known is null",
+            nullable=False,
+        ),
+        column("record_offset", pa.int64(), "physical offset of the checkpoint"),
+        column("is_open", pa.bool_(), "RECORDED, and neither acknowledged nor redelivered", nullable=False),
+        column("run", pa.string(), "the run that decided the delivery", nullable=False),
+    ],
+    statistics_on=("popped_at", "visible_at", "run"),
+    dictionary_encoded=(
+        "consumer_group", "topic", "queue_id", "invisible_time", "attempt", "source", "is_open", "run",
+    ),
+    delta_encoded=(
+        "queue_offset", "commitlog_offset", "popped_at", "start_offset", "visible_at", "acknowledged_at",
+        "record_offset",
+    ),
+)  # fmt: skip
+
+
+# What clients wrote of their own consumption: the traces in the broker's log.
+
+
+CONSUMPTIONS = Table(
+    "consumptions",
+    "What clients with message tracing wrote of their own consumption: one row each time that one was handed a "
+    "message. Key: broker_name, trace_offset, trace_number.",
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("consumer_group", pa.string(), "full name; null: the client wrote only the end of the call, without it"),
+        column("topic", pa.string(), "topic of the message; null: it is not in commitlog"),
+        column("queue_id", pa.int32()),
+        column("queue_offset", pa.int64()),
+        column("commitlog_offset", pa.int64()),
+        column("message_id", pa.string(), "UNIQ_KEY of the message, or its msg_id if it has none", nullable=False),
+        column(
+            "records",
+            pa.int32(),
+            "messages of the log that message_id and retry_times may mean; if more than one, the row has one of them",
+            nullable=False,
+        ),
+        column("retry_times", pa.int32(), "how often the message came again; in order also in the client's memory"),
+        column("consumed_at", pa.int64(), "when the listener was called, ms since the epoch, client clock"),
+        column("returned_at", pa.int64(), "when it returned; null: not known, or it did not yet; clients before 4.8.0"),
+        column("cost", pa.int32(), "ms of the call, divided by the number of its messages"),
+        column("success", pa.bool_(), "whether the call, not the message, succeeded; null: it did not return yet"),
+        column("code", pa.int32(), "0 success, 1 time-out, 2 exception, 3 null returned, 4 asked for redelivery"),
+        column("client_process", pa.string(), "hex of the client's address, process id mod 65536 and class loader"),
+        column("request_id", pa.string(), "of the call: its messages share it", nullable=False),
+        column("trace_topic", pa.string(), "topic of the trace", nullable=False),
+        column("trace_offset", pa.int64(), "physical offset of the trace in the commitlog, bytes", nullable=False),
+        column("trace_number", pa.int32(), "number of the line in the trace, from 0", nullable=False),
+        column("traced_at", pa.int64(), "when the trace was stored, ms since the epoch", nullable=False),
+        column("run", pa.string(), "the run that read the trace, or the end of the call", nullable=False),
+    ],
+    statistics_on=("topic", "queue_offset", "commitlog_offset", "consumed_at", "trace_offset", "run"),
+    dictionary_encoded=(
+        "consumer_group", "topic", "queue_id", "records", "retry_times", "cost", "success", "code", "client_process",
+        "trace_topic", "run",
+    ),
+    delta_encoded=(
+        "queue_offset", "commitlog_offset", "consumed_at", "returned_at", "trace_offset", "trace_number", "traced_at",
+    ),
+)  # fmt: skip
+
+
+_IPV4_OCTETS = 10
+"""Of a client_process with an IPv4 address: that, the process id and the hash of the class loader."""
+
+
+def client_name(process: str | None) -> str:
+    """``10.0.0.7 (process 1)``: the client of a ``client_process``. Source: MessageClientIDSetter."""
+    if process is None:
+        return "a client"
+    octets = bytes.fromhex(process)
+    family = socket.AF_INET6 if len(octets) > _IPV4_OCTETS else socket.AF_INET
+    address, number = octets[:-6], int.from_bytes(octets[-6:-4], "big")
+    return f"{socket.inet_ntop(family, address)} (process {number})"
+
+
+# All tables.
 
 
 TABLES = (

@@ -29,15 +29,15 @@ from filtering.subscriptions.inconsistency import client_states
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.arrow_batches import table_of
 from schemas.commitlog import COMMITLOG
+from schemas.deliveries import TRACED
 from schemas.delta.delta_log import DataFileDamaged, verify_file
 from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import group_numbers, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_messages import scan_entries
-from schemas.pops import POPS, TRACED
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
-from schemas.tables import CONSUMEQUEUE
+from schemas.tables import CONSUMEQUEUE, POPS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

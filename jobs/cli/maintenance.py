@@ -34,7 +34,6 @@ from schemas.ledger_check import (
     undo_unfinished_run,
     withdrawals_text,
 )
-from schemas.pops import POPS
 from schemas.pull_windows import PULL_WINDOWS
 from schemas.rocketmq_store.commitlog_walk import crc_of
 from schemas.run_ledger import (
@@ -59,6 +58,7 @@ from schemas.tables import (
     DELIVERY_STATS,
     DERIVED_TABLES,
     IN_LMQS,
+    POPS,
     QUEUE_PROGRESS,
     REBUILT_TABLES,
     TABLES,

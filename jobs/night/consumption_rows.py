@@ -24,9 +24,9 @@ from filtering.time_spans import DAY
 from jobs.night.commit import Changes
 from schemas.arrow_batches import codes, gathered, replaced, split
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import CONSUMPTIONS
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFile
 from schemas.delta.table_rows import Where, files_that_may_hold, one_of, read_rows, row_groups, within
+from schemas.tables import CONSUMPTIONS
 
 LONGEST_CALL = DAY
 """A return is joined with a call of an earlier night that is at most this long ago (ms)."""

@@ -98,7 +98,6 @@ from jobs.night.tasks import (
 )
 from jobs.night.traced_deliveries import CountChange, TracedDeliveries
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFile, StoredFile, Table
 from schemas.delta.table_rows import (
@@ -112,12 +111,21 @@ from schemas.delta.table_rows import (
     within,
 )
 from schemas.messages.stored_messages import PhysicalRange, StoredRange, stored_ranges
-from schemas.pops import POP_RECORDS, POPS
 from schemas.pull_windows import PULL_WINDOWS, late_window_rows, window_rows
 from schemas.rocketmq_store.segments import LogRange
 from schemas.run_ledger import first_beyond
 from schemas.spark_tasks import Session
-from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, CURRENT_OFFSETS, DELIVERY_STATS, QUARANTINE, QUEUE_PROGRESS
+from schemas.tables import (
+    CONSUMEQUEUE,
+    CONSUMER_OFFSETS,
+    CONSUMPTIONS,
+    CURRENT_OFFSETS,
+    DELIVERY_STATS,
+    POP_RECORDS,
+    POPS,
+    QUARANTINE,
+    QUEUE_PROGRESS,
+)
 
 # The tasks. Their files become part of the changes of the night.
 

@@ -39,7 +39,7 @@ from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
 from schemas.arrow_batches import codes, gathered, one_array, repeated, replaced
 from schemas.commitlog import COMMITLOG
-from schemas.deliveries import DELIVERY_BLOCKS, table_of_pairs
+from schemas.deliveries import DELIVERY_BLOCKS, PLANNED, RECORDED, table_of_pairs
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFileWriter
 from schemas.delta.table_rows import (
     Key,
@@ -56,9 +56,8 @@ from schemas.delta.table_rows import (
     tuples,
     within,
 )
-from schemas.pops import PLANNED, POP_RECORDS, POPS, RECORDED
 from schemas.rocketmq_store.segments import LogRange
-from schemas.tables import CONSUMEQUEUE
+from schemas.tables import CONSUMEQUEUE, POP_RECORDS, POPS
 
 OUTCOMES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DEAD)
 UNKNOWN_SUBSCRIPTION = 0

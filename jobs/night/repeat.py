@@ -13,14 +13,21 @@ from jobs.night.past import BrokerState, PastNight, past_nights, read_state_befo
 from jobs.night.pops import restore_pops
 from jobs.night.steps import Step
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import CONSUMPTIONS
 from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
 from schemas.messages.stored_messages import PhysicalRange
-from schemas.pops import POP_RECORDS
 from schemas.run_ledger import LedgerEntry, filtered_to, first_beyond, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
-from schemas.tables import CONSUMEQUEUE, CONSUMER_OFFSETS, DERIVED_TABLES, QUARANTINE, QUEUE_PROGRESS, is_of_log
+from schemas.tables import (
+    CONSUMEQUEUE,
+    CONSUMER_OFFSETS,
+    CONSUMPTIONS,
+    DERIVED_TABLES,
+    POP_RECORDS,
+    QUARANTINE,
+    QUEUE_PROGRESS,
+    is_of_log,
+)
 
 
 @frozen

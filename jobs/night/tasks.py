@@ -42,7 +42,6 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
 from schemas.arrow_batches import dictionary_column, repeated
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import CONSUMPTIONS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFile, DataFileWriter
 from schemas.delta.warehouse import Warehouse
@@ -59,13 +58,12 @@ from schemas.messages.stored_messages import (
     read_messages,
 )
 from schemas.messages.traces import TraceReader
-from schemas.pops import POP_RECORDS
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
 from schemas.rocketmq_store.recovery import is_unfinished
 from schemas.rocketmq_store.segments import LogRange
 from schemas.spark_tasks import Session, Worker, run_tasks, this_worker
 from schemas.storage import Storage
-from schemas.tables import CONSUMEQUEUE, QUARANTINE
+from schemas.tables import CONSUMEQUEUE, CONSUMPTIONS, POP_RECORDS, QUARANTINE
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 

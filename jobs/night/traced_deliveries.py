@@ -41,8 +41,7 @@ from jobs.night.past import BrokerState
 from jobs.night.pops import recorded_blocks
 from schemas.arrow_batches import codes, replaced
 from schemas.commitlog import COMMITLOG
-from schemas.consumptions import CONSUMPTIONS
-from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, positions_of, table_of_pairs
+from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, RECORDED, TRACED, positions_of, table_of_pairs
 from schemas.delta.table_rows import group_numbers, one_of, positions_by, sorted_by, within
 from schemas.messages.traces import (
     TRACE_COLUMNS,
@@ -55,9 +54,9 @@ from schemas.messages.traces import (
     traceable,
     with_message,
 )
-from schemas.pops import POPS, RECORDED, TRACED
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import filtered_to
+from schemas.tables import CONSUMPTIONS, POPS
 
 OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED)
 _DECIDED_OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED, Outcome.DROPPED_BY_CLIENT, Outcome.DEAD)

@@ -24,11 +24,11 @@ from filtering.names import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, REVIVE_TOPIC
 from filtering.pops.handed_out import NONE
 from schemas.arrow_batches import dictionary_column, repeated
 from schemas.messages.commitlog_rows import Messages
-from schemas.pops import POP_RECORDS
 from schemas.rocketmq_store.commitlog_walk import Damage, Records
 from schemas.rocketmq_store.properties import Interner
 from schemas.rocketmq_store.record_layout import Bytes, Positions, binary_array, lowest_byte
 from schemas.rocketmq_store.segments import SLACK
+from schemas.tables import POP_RECORDS
 
 NUMBERS, TEXTS, LISTS = ("q", "n", "so", "pt", "it", "ao"), ("c", "t", "rp"), ("d", "aol")
 """The fields of bodies: queue id, number of messages, start offset, pop time, invisible time, acknowledged queue

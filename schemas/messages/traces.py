@@ -28,16 +28,15 @@ from filtering.names import is_trace_topic, subscribed_topic
 from filtering.pops.handed_out import nth, numbered
 from filtering.subscriptions.events import GroupTopic
 from schemas.arrow_batches import codes, dictionary_column, repeated
-from schemas.consumptions import CONSUMPTIONS
+from schemas.deliveries import RECORDED
 from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import files_that_may_hold, group_numbers, within
 from schemas.messages.commitlog_rows import Messages
 from schemas.messages.stored_messages import read_messages
-from schemas.pops import RECORDED
 from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.record_layout import Bytes
 from schemas.storage import Storage
-from schemas.tables import TRACE_SOURCE
+from schemas.tables import CONSUMPTIONS, TRACE_SOURCE
 
 LINE_END, FIELD_END = "\u0002", "\u0001"
 CALLED, RETURNED = "SubBefore", "SubAfter"

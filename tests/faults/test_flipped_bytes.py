@@ -10,10 +10,8 @@ from types import ModuleType
 import pytest
 
 from jobs import audit, explain, export, lag, lint, maintain, nightly, pulls, report, what_if
-from schemas.consumptions import CONSUMPTIONS
-from schemas.pops import POP_RECORDS, POPS
 from schemas.run_ledger import RUN_LEDGER
-from schemas.tables import REBUILT_TABLES, TABLES
+from schemas.tables import CONSUMPTIONS, POP_RECORDS, POPS, REBUILT_TABLES, TABLES
 from tests.faults.flips import flip, readable_flips
 from tests.faults.stores import FaultyBroker
 from tests.nights.commands import Run, differing, without_runs

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, Schema
 from jobs import audit, lag, nightly, replay
 from schemas.delta.table import UPGRADED_LAYOUT
 from schemas.delta.warehouse import Warehouse
-from schemas.pops import POPS
+from schemas.tables import POPS
 from tests.nights.commands import NIGHTS, Run, differing, living, without_runs
 
 WAREHOUSES = Path(__file__).parents[1] / "cases" / "warehouses"

@@ -32,7 +32,7 @@ from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.pop_json import DAMAGED_BODY, NOT_JSON
-from schemas.pops import POPS
+from schemas.tables import POPS
 from tests.captures import capture, rows
 from tests.nights.commands import NIGHTS, Run, night, rows_of, without_runs
 from tests.nights.damage import copy_of, one_row, rewrite
