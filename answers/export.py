@@ -16,14 +16,13 @@ from filtering.counted import did_you_mean
 from filtering.delivery.entries import positions_in
 from filtering.frozen import frozen
 from schemas import commitlog, deliveries
-from schemas.commitlog import COMMITLOG, VIEW
+from schemas.commitlog import COMMITLOG, VIEW, file_columns, view
 from schemas.deliveries import DELIVERIES, DELIVERY_BLOCKS, DELIVERY_COLUMNS, pairs_of
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table import StoredFile, Table, column
 from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.messages.message_view import file_columns, view
 from schemas.run_ledger import RUN_LEDGER
 from schemas.subscriptions import SUBSCRIPTIONS
 from schemas.tables import CURRENT_OFFSETS, TABLES, UNLEDGERED_TABLES

@@ -36,7 +36,7 @@ from filtering.matcher import Matcher
 from filtering.matcher.matcher import columns as property_columns
 from filtering.names import REAL_TOPIC, is_lmq, is_trace_topic
 from filtering.sql92 import compile
-from schemas.commitlog import COMMITLOG
+from schemas.commitlog import COMMITLOG, file_columns, view
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.delta_log import OpenDataFile, open_data_file
 from schemas.delta.table_rows import (
@@ -49,7 +49,6 @@ from schemas.delta.table_rows import (
     within,
 )
 from schemas.errors import UsageError
-from schemas.messages.message_view import file_columns, view
 from schemas.messages.stored_messages import PLACES, WHOLE_LOG, read_messages
 from schemas.spark_tasks import run_tasks
 from schemas.storage import Storage

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.commitlog import COMMITLOG, SLOTS, VIEW_COMMENTS
+from schemas.commitlog import COMMITLOG, SLOTS, VIEW_COMMENTS, view
 from schemas.deliveries import DELIVERY_COLUMNS
 from schemas.delta.table import column
-from schemas.messages.message_view import view
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import TABLES, UNLEDGERED_TABLES
 

@@ -30,13 +30,12 @@ from filtering.frozen import frozen
 from jobs.night.inputs import StoreSnapshot
 from jobs.night.past import BrokerState
 from jobs.night.tasks import RangeResult
-from schemas.commitlog import COMMITLOG
+from schemas.commitlog import COMMITLOG, file_columns, view
 from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import Where, one_of, row_groups, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
-from schemas.messages.message_view import file_columns, view
 from schemas.messages.stored_messages import PhysicalRange, end_of_messages
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk, first_piece
 from schemas.rocketmq_store.message_decoder import decode

@@ -15,13 +15,12 @@ from filtering.delivery.entries import Int64s, has_entry
 from filtering.findings import TopicMessages
 from filtering.names import is_lmq
 from filtering.tags_code import tags_codes
-from schemas.commitlog import COMMITLOG
+from schemas.commitlog import COMMITLOG, file_columns, view
 from schemas.delta.delta_log import open_data_file
 from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import filtered, one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.commitlog_rows import Messages, concat
-from schemas.messages.message_view import file_columns, view
 from schemas.messages.stored_messages import PhysicalRange, newest_messages_first
 
 MOST = 1 << 16

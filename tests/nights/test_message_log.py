@@ -17,10 +17,9 @@ import pytest
 
 from jobs import deliver, dispatch, export, ingest, lag, nightly, register
 from jobs.cli.application import CheckFailed
-from schemas.commitlog import COMMITLOG, VIEW
+from schemas.commitlog import COMMITLOG, VIEW, file_columns, view
 from schemas.delta.warehouse import Warehouse
 from schemas.messages import message_log, message_row_groups
-from schemas.messages.message_view import file_columns, view
 from schemas.rocketmq_store.segments import CommitLogError
 from tests.broker_log import BrokerLog
 from tests.captures import MESSAGE_FIELDS, capture, rows
