@@ -27,9 +27,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import pyarrow as pa
 
-from answers import explain_shown
 from answers.advise import TopicAdvice, advice
-from answers.explain import Explanation, Why, only_broker_with, why_at, why_on_brokers
+from answers.explain import Explanation, Why, explanation_facts, only_broker_with, title, why_at, why_on_brokers
 from answers.export import Selection, batches_of, check_groups, check_topics, read, schema_of
 from answers.facts import BrokerFacts, NewerState, check_only_broker, open_brokers, open_facts
 from answers.lag import FIELDS, Lag, lag_of_brokers
@@ -281,7 +280,7 @@ class Explanations(Results[Explanation]):
     def _only(self) -> tuple[str, Iterable[Fact]]:
         """The title and the facts of the only explanation."""
         (only,), broker = self.answers, next(iter(self.broker_names), None)
-        return explain_shown.title(only, broker), explain_shown.facts(only)
+        return title(only, broker), explanation_facts(only)
 
 
 @dataclass(frozen=True, repr=False)

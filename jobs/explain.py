@@ -53,9 +53,7 @@ def main(arguments: list[str]) -> None:
     ways = [args.message is not None, args.where is not None, place != (None, None, None)]
     if sum(ways) != 1 or (ways[2] and None in place):
         given.error("choose a message: give either --where, or --message, or --topic, --queue and --offset")
-    from answers.explain import only_broker_with, why_at, why_on_brokers, why_where
-    from answers.explain_shown import facts as facts_of
-    from answers.explain_shown import title
+    from answers.explain import explanation_facts, only_broker_with, title, why_at, why_on_brokers, why_where
     from filtering.sql92 import compile
     from jobs.cli.json_lines import print_json
 
@@ -84,12 +82,12 @@ def main(arguments: list[str]) -> None:
             _print_every_group(each, message, broker)
         else:
             (explanation,) = each
-            print(facts_as_text(title(explanation, broker), facts_of(explanation, args.full)))
+            print(facts_as_text(title(explanation, broker), explanation_facts(explanation, args.full)))
 
 
 def _print_every_group(explanations: Why, message: StoredMessage, broker: str | None) -> None:
     """Prints the outcome of a message for each group that ever subscribed to its topic, or why there is none."""
-    from answers.explain_shown import place_on
+    from answers.explain import place_on
     from filtering.delivery.block_schema import Outcome
 
     place = printable(place_on(message, broker))
@@ -124,7 +122,7 @@ def _print_choices(messages: Sequence[tuple[str | None, StoredMessage]], group: 
 
 def _json_objects(explanations: Why, brokers: int) -> Iterator[dict[str, Any]]:
     """An object for each message found on a broker and group. It names the broker if there are several."""
-    from answers.explain_shown import explanation_json, message_json
+    from answers.explain import explanation_json, message_json
 
     name = {"broker_name": explanations.facts.name} if brokers > 1 else {}
     copies = {

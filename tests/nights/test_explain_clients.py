@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from answers import explain_shown
-from answers.explain import why_at
+from answers.explain import explanation_facts, why_at
 from answers.facts import open_facts
 from answers.rendering import facts_as_html
 from schemas.delta.warehouse import Warehouse
@@ -70,4 +69,4 @@ def test_the_filter_in_force_is_not_named_again(changed: GrowingBroker, run: Run
 
 def test_a_notebook_names_the_earlier_filter(changed: GrowingBroker) -> None:
     (explanation,) = why_at(open_facts(Warehouse.at(str(changed.folder / "w"))), "T", 0, 1, "cg")
-    assert "since 2026-11-18 11:06:45.500, SQL92 n IN (" in facts_as_html("", explain_shown.facts(explanation))
+    assert "since 2026-11-18 11:06:45.500, SQL92 n IN (" in facts_as_html("", explanation_facts(explanation))
