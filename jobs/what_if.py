@@ -148,7 +148,7 @@ def _print(what_ifs: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], verdict
 def _blocks(
     what_ifs: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], verdict: Verdict, names_brokers: bool
 ) -> Iterator[Block]:
-    from answers.what_if_shown import blocks, totals
+    from answers.what_if import blocks, totals
 
     if len(what_ifs) > 1:
         keys = {change.new.key for _, change in what_ifs}
@@ -173,7 +173,7 @@ def _passed(passed: bool | None) -> str:
 
 def _json_object(what_ifs: Sequence[WhatIf], unmet: Sequence[str], verdict: Verdict) -> dict[str, Any]:
     """The changes as the JSON object that docs/JSON.md describes."""
-    from answers.what_if_shown import what_if_json
+    from answers.what_if import what_if_json
 
     changes = [what_if_json(change) for change in what_ifs]
     totals: dict[str, Any] = {name: sum(change[name] for change in changes) for name in ("gained", "lost", "kept")}
