@@ -9,16 +9,17 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import IntEnum
+from importlib.abc import MetaPathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 from filtering.counted import did_you_mean
 from filtering.java import has_half_a_pair
 from jobs.cli.start import INTERRUPTED
-from jobs.cli.without_pandas import without_pandas
 from schemas.errors import CALLED, PROGRAM, UsageError, WarehouseBusy, printable
 
 # Exit codes of jobs.
@@ -264,3 +265,31 @@ def _find_stderr() -> None:
     if real is not None:
         with suppress(OSError):
             os.dup2(os.open(real, os.O_WRONLY | os.O_APPEND), sys.stderr.fileno())
+
+
+# Jobs do without pandas, which takes longer to import than most answers take.
+
+
+class _WithoutPandas(MetaPathFinder):
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("this job does without pandas", name=name)
+
+
+_FINDER = _WithoutPandas()
+
+
+@contextmanager
+def without_pandas() -> Iterator[None]:
+    """In this context, pandas cannot be imported, unless it was before, or :func:`allow_pandas` is called."""
+    sys.meta_path.insert(0, _FINDER)
+    try:
+        yield
+    finally:
+        allow_pandas()
+
+
+def allow_pandas() -> None:
+    """Ends the effect of :func:`without_pandas`: before user code or Spark runs in this process."""
+    if _FINDER in sys.meta_path:
+        sys.meta_path.remove(_FINDER)

@@ -18,7 +18,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
-from jobs.cli.without_pandas import allow_pandas
+from jobs.cli.application import allow_pandas
 from schemas.errors import UsageError, given_spark_options
 from schemas.spark_tasks import is_session_given
 from schemas.version import IS_PACKAGE

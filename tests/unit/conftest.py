@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from jobs.cli.without_pandas import without_pandas
+from jobs.cli.application import without_pandas
 
 collecting = ExitStack()
 collecting.enter_context(without_pandas())

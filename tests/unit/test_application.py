@@ -174,7 +174,7 @@ def test_a_job_imports_pandas_only_for_user_code() -> None:
     """PyArrow would import it for the first list."""
     frame = (
         "import sys\nimport pyarrow as pa\nfrom jobs.cli import application\n"
-        "from jobs.cli.without_pandas import allow_pandas\n"
+        "from jobs.cli.application import allow_pandas\n"
         "def main(arguments):\n"
         "    pa.array([1])\n"
         "    print(sys.modules.get('pandas'))\n"
