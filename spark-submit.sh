@@ -169,7 +169,7 @@ case $master in
 esac
 
 # A cluster: the code and Delta's jars travel with the job.
-cluster_files=$("$python" -m "${package}jobs.cli.cluster_files")
+cluster_files=$("$python" -m "${package}jobs.cli.session")
 { read -r delta_jars && read -r code; } <<<"$cluster_files"
 [ -z "$py_files" ] || spark_options+=(--py-files "$py_files")
 if [ "$deploy_mode" = cluster ]; then

@@ -34,8 +34,7 @@ from benchmarks.peak_memory import peak_memory
 from benchmarks.processes import ROOT
 from benchmarks.report import FOLDER, write
 from jobs import nightly
-from jobs.cli.cluster_files import code_archives
-from jobs.cli.session import delta_jars
+from jobs.cli.session import code_archives, delta_jars
 from jobs.night import log
 from jobs.night.tasks import RangeResult
 from schemas.spark_tasks import run_tasks

@@ -1,4 +1,8 @@
-"""The Spark session of a job, a notebook or the tests."""
+"""The Spark session of a job, a notebook or the tests, and the files that it needs.
+
+Run as a program it prints two lines, the URIs of Delta's jars and those of the archives with mqsieve's packages, joined
+by commas: what spark-submit.sh gives to a cluster.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,14 +23,13 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
-from jobs.cli.application import allow_pandas
+from jobs.cli.application import ExitCode, allow_pandas
 from schemas.errors import UsageError, given_spark_options
 from schemas.spark_tasks import is_session_given
 from schemas.version import IS_PACKAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
 
 # Downloads Delta's jars, which Spark needs for Delta tables, once, and checks their digests.
 #
@@ -186,3 +190,42 @@ def _check_java() -> None:
             f"this needs Spark, and Spark needs Java {OLDEST_JAVA} or newer, but {java} is version "
             f"{version[1] if version else 'unknown'}: install Java {OLDEST_JAVA} or set JAVA_HOME to it"
         )
+
+
+# The files that travel to a cluster with a job: Delta's jars, and mqsieve's packages.
+#
+# Each package is an archive of its own that Spark unpacks, under the package's name, in the working directory of every
+# executor and of a driver on the cluster (``--deploy-mode cluster``), which Python searches for modules there. Compiled
+# kernels travel along, since Numba only finds them next to an unpacked module: without them each worker compiles for
+# most of a minute.
+
+
+PACKAGES = ("mqsieve",) if IS_PACKAGE else ("filtering", "schemas", "answers", "jobs", "conf")
+_COMPILED = (".nbi", ".nbc")
+
+
+def code_archives() -> list[str]:
+    """Writes the archives to CACHE. Returns ``URI#name`` of each, as --archives wants them."""
+    root = PROJECT.parent if IS_PACKAGE else PROJECT
+    CACHE.mkdir(parents=True, exist_ok=True)
+    return [f"{_archive(root / name, CACHE / f'{name}.zip').as_uri()}#{name}" for name in PACKAGES]
+
+
+def _archive(package: Path, archive: Path) -> Path:
+    beside = archive.with_suffix(f".{os.getpid()}")
+    with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(package.rglob("*")):
+            is_code = path.is_file() and path.parent.name != "__pycache__"
+            if is_code or path.suffix in _COMPILED:
+                file.write(path, path.relative_to(package))
+    beside.replace(archive)
+    return archive
+
+
+if __name__ == "__main__":
+    try:
+        print(",".join(jar.as_uri() for jar in delta_jars()))
+        print(",".join(code_archives()))
+    except UsageError as error:
+        print(f"mqsieve: {error}", file=sys.stderr)
+        sys.exit(ExitCode.USAGE)

@@ -240,7 +240,7 @@ def test_bytecode_is_stored_even_if_none_may_be_beside_the_sources() -> None:
 PYTHON_OF_A_SUBMITTER = """
 case "$*" in
   *"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
-  *cluster_files*) printf '%s\\n' file:/delta.jar 'file:/jobs.zip#jobs' ;;
+  *jobs.cli.session*) printf '%s\\n' file:/delta.jar 'file:/jobs.zip#jobs' ;;
 esac"""
 Submitted = Callable[..., tuple[list[str], dict[str, str]]]
 
