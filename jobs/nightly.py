@@ -2,8 +2,8 @@
 
 from jobs.cli import application
 from jobs.cli.application import Parser
-from jobs.cli.night_options import night_parser, run_steps
-from jobs.night.steps import ALL_STEPS
+from jobs.cli.options import night_parser, run_steps
+from jobs.night import ALL_STEPS
 
 STEPS = ALL_STEPS
 EXAMPLES = (

@@ -37,6 +37,7 @@ from jobs.cli import options as shared
 from jobs.cli.application import CheckFailed, allow_pandas, describe
 from jobs.cli.prometheus import night_metrics, write
 from jobs.cli.text import BROKERS_NAMED, count, print_by_line, print_table
+from jobs.night import ALL_STEPS, Step
 from jobs.night.inputs import (
     BrokerEntry,
     FilterHook,
@@ -50,7 +51,6 @@ from jobs.night.inputs import (
 )
 from jobs.night.night_inputs import NightInputs, NightOptions
 from jobs.night.run import NightReport, NightRunner
-from jobs.night.steps import ALL_STEPS, Step
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERIES
 from schemas.delta.table_rows import one_of

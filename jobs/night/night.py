@@ -59,6 +59,7 @@ from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_
 from filtering.subscriptions.history import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, DAY
+from jobs.night import ALL_STEPS, Step
 from jobs.night.commit import Changes
 from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
@@ -84,7 +85,6 @@ from jobs.night.rows import (
     current_offset_rows,
     progress_rows,
 )
-from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.tasks import (
     WRITTEN_BY_TASKS,
     RangeResult,

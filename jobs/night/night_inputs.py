@@ -15,10 +15,10 @@ from filtering.frozen import frozen
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import InvalidSubscriptionEvent, SubscriptionEvent, event_line, in_order
 from filtering.subscriptions.history import in_force_at
+from jobs.night import Step
 from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, SubscriptionFile, text_of
 from jobs.night.log import LogPlan
 from jobs.night.past import BrokerState
-from jobs.night.steps import Step
 from schemas.errors import UsageError, time_text
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files

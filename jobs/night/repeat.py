@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from filtering.delivery.pull_window import NO_END
 from filtering.frozen import frozen
+from jobs.night import Step
 from jobs.night.commit import Changes
 from jobs.night.log import LogPlan
 from jobs.night.past import BrokerState, PastNight, past_nights, read_state_before
 from jobs.night.pops import restore_pops
-from jobs.night.steps import Step
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError

@@ -33,6 +33,7 @@ from filtering.pops.modes import PopGroups, PopModes
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from jobs.night import Step
 from jobs.night.commit import Changes, commit, compact, next_run
 from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, text_of
 from jobs.night.log import LogPlan, NewMessages, last_message, plan_log, read_so_far, unsettled
@@ -58,7 +59,6 @@ from jobs.night.repeat import (
     stored_before,
 )
 from jobs.night.rows import write_subscriptions
-from jobs.night.steps import Step
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
 from schemas.delta.warehouse import Warehouse
