@@ -20,8 +20,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFileWriter, Table
 from schemas.delta.warehouse import Warehouse
-from schemas.messages.bodies import Bodies
-from schemas.messages.commitlog_rows import MESSAGES_AT_ONCE, CommitlogRows
+from schemas.messages.commitlog_rows import MESSAGES_AT_ONCE, Bodies, CommitlogRows
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.segments import LogRange
 from schemas.storage import Storage

@@ -56,7 +56,7 @@ from schemas.deliveries import DELIVERIES
 from schemas.delta.table_rows import one_of
 from schemas.errors import UsageError, option, printable
 from schemas.ledger_check import check_folder, no_nights, read_runs
-from schemas.messages.bodies import Bodies
+from schemas.messages.commitlog_rows import Bodies
 from schemas.messages.message_log import files, is_message_log, log_forms
 from schemas.recording import recorded_brokers
 from schemas.rocketmq_store.config_files import contents

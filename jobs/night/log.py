@@ -35,7 +35,7 @@ from schemas.delta.table import StoredFile
 from schemas.delta.table_rows import Where, one_of, row_groups, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.messages.bodies import Bodies
+from schemas.messages.commitlog_rows import Bodies
 from schemas.messages.stored_messages import PhysicalRange, end_of_messages
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk, first_piece
 from schemas.rocketmq_store.message_decoder import decode

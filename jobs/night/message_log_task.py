@@ -18,7 +18,7 @@ from jobs.night.rows import RejectedLine, quarantined_lines, remove_lines
 from schemas.arrow_batches import as_one_type, split
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFile, DataFileWriter
-from schemas.messages.bodies import Bodies
+from schemas.messages.commitlog_rows import Bodies
 from schemas.messages.message_checks import POSITION, LogForm, RejectedRow
 from schemas.messages.message_log import LogPart, NumberedLines, ReadFile, digest_of, files, log_forms, parts
 from schemas.messages.message_log_rows import MessageBatch, MessageLogRows

@@ -20,7 +20,7 @@ from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, SubscriptionFil
 from jobs.night.log import LogPlan
 from jobs.night.past import BrokerState
 from schemas.errors import UsageError, time_text
-from schemas.messages.bodies import Bodies
+from schemas.messages.commitlog_rows import Bodies
 from schemas.messages.message_log import files as message_log_files
 from schemas.rocketmq_store.config_files import read_pop_groups
 from schemas.rocketmq_store.not_replayed import NotReplayed

@@ -45,8 +45,15 @@ from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table import DataFile, DataFileWriter
 from schemas.delta.warehouse import Warehouse
-from schemas.messages.bodies import Bodies
-from schemas.messages.commitlog_rows import NUMBERS, CommitlogRows, Messages, TopicBatch, TopicBatches, store_dates
+from schemas.messages.commitlog_rows import (
+    NUMBERS,
+    Bodies,
+    CommitlogRows,
+    Messages,
+    TopicBatch,
+    TopicBatches,
+    store_dates,
+)
 from schemas.messages.pop_json import pop_records
 from schemas.messages.stored_messages import (
     WHOLE_LOG,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,19 @@ from filtering.matcher.column import Column
 from filtering.time_spans import AFTER_YEAR_9999, DAY
 from schemas.arrow_batches import as_one_type, decoded, repeated
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
-from schemas.messages.bodies import Bodies
 from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.message_decoder import Hosts, host_string, msg_id_host
 from schemas.rocketmq_store.properties import Interner, PropertyColumns, Texts, values_of
+
+
+class Bodies(Enum):
+    """The message bodies that commitlog keeps."""
+
+    KEEP = "keep"
+    DAMAGED = "damaged"
+    NONE = "none"
+
 
 # Messages in columns, as the filters read them: from a log's bytes, or from rows of commitlog.
 

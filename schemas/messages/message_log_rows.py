@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from filtering.frozen import frozen
 from schemas.arrow_batches import decoded, repeated
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
-from schemas.messages.bodies import Bodies
-from schemas.messages.commitlog_rows import store_dates
+from schemas.messages.commitlog_rows import Bodies, store_dates
 from schemas.messages.message_checks import KNOWN
 from schemas.rocketmq_store.commitlog_walk import body_crcs
 from schemas.rocketmq_store.properties import PropertyColumns, Texts

@@ -16,8 +16,7 @@ from schemas.commitlog import COMMITLOG, view
 from schemas.delta.delta_log import DataFileDamaged, open_data_file, verify_file
 from schemas.delta.table import DataFileWriter, StoredFile, Table, column
 from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows, within
-from schemas.messages.bodies import Bodies
-from schemas.messages.commitlog_rows import CommitlogRows, Messages, concat
+from schemas.messages.commitlog_rows import Bodies, CommitlogRows, Messages, concat
 from schemas.messages.stored_messages import WHOLE_LOG, read_messages
 from schemas.rocketmq_store.commitlog_walk import Records, scan
 from schemas.rocketmq_store.message_decoder import decode

@@ -12,7 +12,7 @@ import pytest
 
 from schemas.commitlog import COMMITLOG, view
 from schemas.messages import message_lines
-from schemas.messages.bodies import Bodies
+from schemas.messages.commitlog_rows import Bodies
 from schemas.messages.message_checks import KNOWN, LogForm
 from schemas.messages.message_lines import form_of_lines, read_by_decoder, read_by_loops
 from schemas.messages.message_log_rows import MessageBatch, MessageLogRows
