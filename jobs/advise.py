@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from answers.rendering import short
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from jobs.cli.text import count, print_by_line, print_table_of_brokers
+from jobs.cli.output import count, print_by_line, print_json_of_brokers, print_table_of_brokers
 from schemas.errors import printable
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ def main(arguments: list[str]) -> None:
     from answers.advise import advice
     from answers.lint import findings, findings_of_brokers
     from jobs.cli.findings import json_object, print_findings
-    from jobs.cli.json_lines import print_json_of_brokers
 
     brokers = options.brokers_of(args)
     topics = [(facts, advice(facts)) for facts in brokers]

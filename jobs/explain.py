@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from answers.rendering import facts_as_text, short, time
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name
-from jobs.cli.text import print_table
+from jobs.cli.output import print_json, print_table
 from schemas.errors import option, printable
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ def main(arguments: list[str]) -> None:
         given.error("choose a message: give either --where, or --message, or --topic, --queue and --offset")
     from answers.explain import explanation_facts, only_broker_with, title, why_at, why_on_brokers, why_where
     from filtering.sql92 import compile
-    from jobs.cli.json_lines import print_json
 
     group = args.group
     facts = options.brokers_of(args)

@@ -10,6 +10,7 @@ from pathlib import Path
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name
+from jobs.cli.output import output_file, place_of
 from schemas.errors import UsageError
 
 NAMES = (
@@ -62,7 +63,6 @@ def main(arguments: list[str]) -> None:
     from answers.export import Selection, batches_of, check_groups, check_topics, schema_of
     from answers.facts import check_broker
     from jobs.cli.batch_writers import write_batches
-    from jobs.cli.json_lines import output_file, place_of
     from schemas.ledger_check import open_runs
     from schemas.run_ledger import by_broker
     from schemas.tables import with_times, with_times_schema

@@ -12,6 +12,7 @@ from answers.rendering import time
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
+from jobs.cli.output import output_file, print_json
 from schemas.errors import UsageError, printable
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ def main(arguments: list[str]) -> None:
     from answers.inconsistency import disagreements, knows_clients, lost_rows
     from filtering.subscriptions.events import event_line
     from jobs.cli.batch_writers import write_batches
-    from jobs.cli.json_lines import output_file, print_json
 
     subscriptions = options.subscriptions_of(args.subscriptions)
     facts = options.facts_of(args)

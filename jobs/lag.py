@@ -12,7 +12,7 @@ from answers.rendering import short, time
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name, input_file
-from jobs.cli.text import age, count, print_table_of_brokers
+from jobs.cli.output import age, count, print_data, print_json, print_table_of_brokers
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     from answers.facts import NewerState
     from answers.lag import count_subscriptions, lag_of_brokers, why_without_rows
-    from jobs.cli.json_lines import print_data, print_json
     from jobs.cli.prometheus import lag_metrics
     from schemas.rocketmq_store.config_files import ConfigFileError, parse_consumer_offsets
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import CheckFailed, Parser, input_file
+from jobs.cli.output import print_json_of_brokers
 from schemas.errors import UsageError, printable
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ def main(arguments: list[str]) -> None:
     if args.warehouse is not None and args.broker_config is not None:
         raise UsageError("--warehouse already has the broker's configuration: leave out --broker-config")
     from jobs.cli.findings import json_object, print_findings, read_baseline
-    from jobs.cli.json_lines import print_json_of_brokers
 
     findings = _findings(args)
     if args.baseline is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name
+from jobs.cli.output import print_json
 
 if TYPE_CHECKING:
     from answers.pulls import PullTotals
@@ -45,7 +46,6 @@ def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     from answers.pulls import pulls_of
     from answers.what_if import only_topic
-    from jobs.cli.json_lines import print_json
 
     facts = options.facts_of(args)
     broker = options.broker_config_of(args, facts)

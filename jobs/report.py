@@ -8,6 +8,7 @@ from pathlib import Path
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
+from jobs.cli.output import output_file, place_of
 from schemas.errors import printable
 
 EXAMPLES = (
@@ -35,7 +36,6 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     from answers.report import NoReport, reports_of_brokers
-    from jobs.cli.json_lines import output_file, place_of
     from jobs.report_page.page import render_page
 
     on_brokers = reports_of_brokers(options.brokers_of(args), options.session, args.since, args.compare)

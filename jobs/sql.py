@@ -7,6 +7,7 @@ import json
 from jobs.audit import AUDITS
 from jobs.cli import application, options
 from jobs.cli.application import Parser
+from jobs.cli.output import json_text, print_json, print_table
 
 EXAMPLES = (
     '"SELECT consumer_group, count(*) AS messages FROM deliveries GROUP BY consumer_group" --warehouse /data/mqsieve',
@@ -26,8 +27,6 @@ def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     from answers.audits.audit import parse_audits
     from answers.sql import answer
-    from jobs.cli.json_lines import json_text, print_json
-    from jobs.cli.text import print_table
     from schemas.errors import printable
 
     listed = parse_audits(AUDITS.read_text("utf-8"), str(AUDITS))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, input_file
+from jobs.cli.output import print_data
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ def main(arguments: list[str]) -> None:
 
 def _print_events(texts: dict[Path, str]) -> None:
     from filtering.subscriptions.events import event_line, in_order
-    from jobs.cli.json_lines import print_data
     from schemas.operator_tools import read_broker_log, versions_in_log, versions_of_clients
 
     logs = {path: read_broker_log(text) for path, text in texts.items()}
@@ -81,7 +81,6 @@ def _print_events(texts: dict[Path, str]) -> None:
 
 def _print_heartbeats(texts: dict[Path, str]) -> None:
     from filtering.subscriptions.events import Operation, SubscriptionEvent, event_line, in_order
-    from jobs.cli.json_lines import print_data
     from schemas.operator_tools import running_info
 
     events = []
@@ -115,8 +114,6 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
 
 def _print_list(entries: Sequence[Mapping[str, str | int]]) -> None:
     import yaml
-
-    from jobs.cli.json_lines import print_data
 
     class Dumper(yaml.SafeDumper):
         """Escapes the line breaks that YAML knows besides the line feed."""

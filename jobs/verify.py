@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import CheckFailed, Parser
+from jobs.cli.output import print_json
 from schemas.errors import printable
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     from answers.verify import check_store, verify
-    from jobs.cli.json_lines import print_json
     from schemas.storage import Storage
 
     store = Storage.at(args.store)

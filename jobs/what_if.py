@@ -13,7 +13,7 @@ from filtering.counted import counted, did_you_mean, listed
 from filtering.frozen import frozen
 from jobs.cli import application, options
 from jobs.cli.application import CheckFailed, Parser, given_name, input_file
-from jobs.cli.text import terminal_width
+from jobs.cli.output import print_json_of_brokers, terminal_width
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -109,7 +109,6 @@ def main(arguments: list[str]) -> None:
     _check(args)
     period = options.period_of(args)
     from answers.what_if import what_if_on_brokers
-    from jobs.cli.json_lines import print_json_of_brokers
 
     expectations = _expectations(args)
     brokers = options.brokers_of(args)

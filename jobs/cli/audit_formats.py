@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 
 from answers.audits.audit import Severity, shown_rows
 from answers.audits.auditor import AuditReport, AuditResult
-from jobs.cli.json_lines import output_file, print_json
-from jobs.cli.text import count, print_table
+from jobs.cli.output import count, output_file, print_json, print_table
 from schemas.errors import UsageError, printable
 
 LONGEST_SUMMARY = 65_000

@@ -18,7 +18,7 @@ from answers.rendering import short
 from filtering.counted import counted, listed
 from filtering.findings import SEVERITIES, Finding
 from filtering.subscriptions.events import GroupTopic
-from jobs.cli.text import BROKERS_NAMED
+from jobs.cli.output import BROKERS_NAMED
 from schemas.errors import UsageError, printable
 
 _MARKS = {"error": ("✗", "31"), "warn": ("!", "33"), "info": ("·", "2")}

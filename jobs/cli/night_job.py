@@ -35,8 +35,8 @@ from filtering.kernels.compile import LISTENERS, CompileListener
 from filtering.subscriptions.events import GroupTopic, Operation
 from jobs.cli import options as shared
 from jobs.cli.application import CheckFailed, allow_pandas, describe
+from jobs.cli.output import BROKERS_NAMED, count, print_by_line, print_table
 from jobs.cli.prometheus import night_metrics, write
-from jobs.cli.text import BROKERS_NAMED, count, print_by_line, print_table
 from jobs.night import ALL_STEPS, Step
 from jobs.night.inputs import (
     BrokerEntry,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from answers.facts import open_facts
 from answers.lag import Lag, lag
 from answers.report import CONDITIONS
-from jobs.cli.json_lines import output_file
+from jobs.cli.output import output_file
 from schemas.commitlog import COMMITLOG
 from schemas.errors import printable
 from schemas.tables import QUARANTINE

@@ -18,7 +18,7 @@ from answers.report import MOST_NIGHTS, GroupPops, GroupReport, NoReport, Report
 from filtering.counted import counted, shortened
 from filtering.findings import ERROR, SEVERITIES, WARN
 from filtering.frozen import frozen
-from jobs.cli.text import age as duration
+from jobs.cli.output import age as duration
 from schemas.errors import PROGRAM, option, time_text
 from schemas.tables import MEANINGS
 

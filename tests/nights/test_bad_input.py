@@ -34,7 +34,7 @@ from jobs import (
     verify,
     what_if,
 )
-from jobs.cli.json_lines import output_file
+from jobs.cli.output import output_file
 from jobs.night import night, tasks
 from schemas.errors import UsageError
 from tests.captures import capture

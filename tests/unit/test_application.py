@@ -146,7 +146,7 @@ def test_a_reader_that_has_enough_ends_a_job_quietly(job: str, code: int, messag
 def test_a_terminal_that_is_not_utf_8() -> None:
     """Text has escapes for what the terminal lacks; JSON is UTF-8 everywhere."""
     frame = (
-        "from jobs.cli import application\nfrom jobs.cli.json_lines import print_json\n"
+        "from jobs.cli import application\nfrom jobs.cli.output import print_json\n"
         "def main(arguments):\n    print('✗ 港口 é')\n    print_json({'consumer_group': '港口'})\n"
         "application.run(main)\n"
     )
