@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     from answers.advise import advice
     from answers.lint import findings, findings_of_brokers
-    from jobs.cli.findings import json_object, print_findings
+    from jobs.lint import json_object, print_findings
 
     brokers = options.brokers_of(args)
     topics = [(facts, advice(facts)) for facts in brokers]
