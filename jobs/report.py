@@ -36,7 +36,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     from answers.report import NoReport, reports_of_brokers
-    from jobs.report_page.page import render_page
+    from jobs.report_page import render_page
 
     on_brokers = reports_of_brokers(options.brokers_of(args), options.session, args.since, args.compare)
     page = render_page(on_brokers)

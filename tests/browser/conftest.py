@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from answers.report import Report
-from jobs.report_page.page import render_page
+from jobs.report_page import render_page
 from tests.browser.chromium import chromium, opened
 
 NO_BROWSER = "no Chromium: as root on Debian, tests/browser/install_chromium.sh installs it"

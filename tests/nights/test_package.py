@@ -48,7 +48,7 @@ from mqsieve.answers.audits.audit import parse_audits
 from mqsieve.filtering.kernels import registers
 from mqsieve.jobs.audit import AUDITS, SPARK_AUDITS
 from mqsieve.jobs.cli.session import CACHE, PROJECT
-from mqsieve.jobs.report_page.page import render_page
+from mqsieve.jobs.report_page import render_page
 
 for module in (mqsieve, mqsieve.spark):
     assert None not in [getattr(module, name) for name in module.__all__]

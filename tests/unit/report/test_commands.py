@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.report_page.page import Commands, is_plain
+from jobs.report_page import Commands, is_plain
 from schemas.errors import shell_word
 from tests.report_example import report
 

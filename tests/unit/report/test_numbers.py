@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.report_page.page import age, cut, difference, night_names, share, size
+from jobs.report_page import age, cut, difference, night_names, share, size
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from answers.report import NoReport, Problem, Report
-from jobs.report_page.page import MOST_BYTES, render_page
+from jobs.report_page import MOST_BYTES, render_page
 from tests.report_example import report
 
 LONG = "price BETWEEN 100.5 AND 207.25 AND region IN ('hangzhou', 'shanghai', 'shenzhen') AND color <> 'blue' "
