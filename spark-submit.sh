@@ -63,7 +63,7 @@ job=$1
 shift
 case $job in
   -h | --help | help) print "$(help)"; exit 0 ;;
-  --version) print "$(sed -n 's/^VERSION = "\(.*\)"$/mqsieve \1/p' "$root/schemas/version.py")"; exit 0 ;;
+  --version) print "$(sed -n 's/^VERSION = "\(.*\)"$/mqsieve \1/p' "$root/schemas/__init__.py")"; exit 0 ;;
 esac
 check_job "$job"
 if [ "$job" = bench ]; then

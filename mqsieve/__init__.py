@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
     elif name == "UsageError":
         from schemas import errors as module
     elif name == "__version__":
-        from schemas.version import VERSION
+        from schemas import VERSION
 
         return VERSION
     else:

@@ -9,7 +9,7 @@ import unicodedata
 from datetime import UTC, datetime
 
 from filtering.time_spans import AFTER_YEAR_9999
-from schemas.version import IS_PACKAGE
+from schemas import IS_PACKAGE
 
 
 class UsageError(Exception):

@@ -19,11 +19,11 @@ from filtering.sql92 import compiled as compiler
 from filtering.sql92.compiled import is_read_alike
 from filtering.subscriptions.events import SubscriptionEvent, event_line, parse_event
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas import VERSION
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import sorted_by, tuples
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import LedgerEntry
-from schemas.version import VERSION
 
 SUBSCRIPTIONS = Table(
     "subscriptions",

@@ -24,9 +24,9 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from jobs.cli.application import ExitCode, allow_pandas
+from schemas import IS_PACKAGE
 from schemas.errors import UsageError, given_spark_options
 from schemas.spark_tasks import is_session_given
-from schemas.version import IS_PACKAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

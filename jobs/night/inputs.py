@@ -31,6 +31,7 @@ from filtering.frozen import frozen
 from filtering.rocketmq_version import NEWEST, RocketMQVersion, ShownVersions
 from filtering.subscriptions.events import GroupTopic, InvalidSubscriptionEvent, SubscriptionEvents
 from filtering.time_spans import DAY
+from schemas import IS_PACKAGE
 from schemas.errors import PROGRAM, UsageError
 from schemas.operator_tools import versions_in_log
 from schemas.rocketmq_store.commitlog_walk import Records, Walk, first_piece
@@ -48,7 +49,6 @@ from schemas.rocketmq_store.segments import Segment, segments
 from schemas.run_ledger import GIVEN, GIVEN_BEFORE, NOT_SHOWN, VERSION_FROM, LedgerEntry, version_text
 from schemas.storage import Storage, local_path
 from schemas.subscription_files import is_consumer_filter, parse_subscriptions
-from schemas.version import IS_PACKAGE
 from schemas.yaml_input import InvalidYaml, load, load_file
 
 # Stores.

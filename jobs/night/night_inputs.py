@@ -19,6 +19,7 @@ from jobs.night import Step
 from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, SubscriptionFile, text_of
 from jobs.night.log import LogPlan
 from jobs.night.past import BrokerState
+from schemas import VERSION
 from schemas.errors import UsageError, time_text
 from schemas.messages.commitlog_rows import Bodies
 from schemas.messages.message_log import files as message_log_files
@@ -48,7 +49,6 @@ from schemas.run_ledger import (
     WATCHED_TO,
 )
 from schemas.subscription_files import differences, later_events
-from schemas.version import VERSION
 
 # The subscription events of a night: those that earlier nights applied, merged with those of a file.
 

@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schemas import IS_PACKAGE
 from schemas.errors import PROGRAM, UsageError
 from schemas.storage import Storage, error_text
-from schemas.version import IS_PACKAGE
 
 if TYPE_CHECKING:
     from rocksdict import Rdict

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.version import VERSION
+from schemas import VERSION
 from tests.captures import capture
 from tests.depth import DEEP
 from tests.nights.commands import arguments, rows_of

@@ -17,7 +17,7 @@ import mqsieve
 PROJECT = Path(__file__).parents[2]
 COPIED = (
     "spark-submit.sh", "setup.cfg", "conf/environment.sh", "conf/requirements.txt", "conf/requirements-test.txt",
-    "schemas/version.py",
+    "schemas/__init__.py",
 )  # fmt: skip
 JOBS = sorted(file.stem for file in (PROJECT / "jobs").glob("[a-z]*.py"))
 TOOLS = (
