@@ -16,9 +16,8 @@ import sqlglot
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from sqlglot import exp
 
-from answers.audits.audit import AuditList
+from answers.audits.audit import AuditList, scope_of
 from answers.audits.relations import ALL, open_relations, reason
-from answers.audits.scope import scope_of
 from answers.export import EXPORTED, Selection, batches_of, columns_of, schema_of
 from filtering.counted import did_you_mean
 from schemas.deliveries import DELIVERIES

@@ -59,9 +59,8 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
-    from answers.audits.audit import Severity, parse_audits
+    from answers.audits.audit import Severity, parse_audits, scope_of
     from answers.audits.auditor import run_audits, store
-    from answers.audits.scope import scope_of
     from jobs.cli import audit_formats as formats
     from schemas.ledger_check import open_runs
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from answers.audits.audit import Audit, AuditList, Severity, shown_rows
+from answers.audits.audit import Audit, AuditList, Scope, Severity, shown_rows
 from answers.audits.relations import Relations, open_relations, reason
-from answers.audits.scope import Scope
 from filtering.frozen import frozen
 from schemas.delta.delta_log import DataFileDamaged
 from schemas.delta.table import DataFileWriter

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from answers.audits.scope import Scope
+from answers.audits.audit import Scope
 from answers.facts import BrokerFacts
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.block_schema import Outcome

@@ -38,9 +38,8 @@ from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
 from numpy.typing import NDArray
 
-from answers.audits.audit import AuditList
+from answers.audits.audit import AuditList, Scope, audited_brokers
 from answers.audits.checks import data_files, pop_checks, spark_checks, table_columns
-from answers.audits.scope import Scope, audited_brokers
 from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups, knows_clients
 from answers.proof import Proof, proof

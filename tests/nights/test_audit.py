@@ -17,9 +17,8 @@ from deltalake import DeltaTable
 from deltalake.schema import Field, PrimitiveType
 
 from answers.audits import relations
-from answers.audits.audit import AuditList, parse_audits
+from answers.audits.audit import AuditList, parse_audits, scope_of
 from answers.audits.auditor import AuditReport, AuditResult, run_audits, store
-from answers.audits.scope import scope_of
 from filtering.time_spans import DAY
 from jobs import audit, nightly
 from schemas.commitlog import COMMITLOG
