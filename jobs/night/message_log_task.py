@@ -19,9 +19,8 @@ from schemas.arrow_batches import as_one_type, split
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table import ROWS_OF_A_GROUP, DataFile, DataFileWriter
 from schemas.messages.commitlog_rows import Bodies
-from schemas.messages.message_checks import POSITION, LogForm, RejectedRow
 from schemas.messages.message_log import LogPart, NumberedLines, ReadFile, digest_of, files, log_forms, parts
-from schemas.messages.message_log_rows import MessageBatch, MessageLogRows
+from schemas.messages.message_log_rows import POSITION, LogForm, MessageBatch, MessageLogRows, RejectedRow
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.rocketmq_store.segments import CommitLogError
 from schemas.run_ledger import NUMBERED_LINES, LedgerEntry

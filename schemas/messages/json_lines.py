@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from filtering.frozen import frozen
 from filtering.kernels.compile import Array, Int, compiled
 from filtering.kernels.registers import load_word
-from schemas.messages.message_checks import KNOWN, SPELLINGS
+from schemas.messages.message_log_rows import KNOWN, SPELLINGS
 from schemas.rocketmq_store.record_layout import Bytes, lowest_byte, store
 
 REGULAR, OTHER, REGULAR_NOT_ASCII = 0, 1, 2

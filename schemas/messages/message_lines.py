@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from filtering.java import is_utf8
 from filtering.kernels.compile import Array, Int, compiled
 from schemas.messages.json_lines import DIGITS, REGULAR, REGULAR_NOT_ASCII, Lines, scan
-from schemas.messages.message_checks import (
+from schemas.messages.message_log_rows import (
     ENDS,
     KNOWN,
     NEEDED,
@@ -32,6 +32,7 @@ from schemas.messages.message_checks import (
     SPELLINGS,
     TIMES,
     LogForm,
+    MessageBatch,
     NotAMessage,
     RejectedRow,
     checked,
@@ -40,7 +41,6 @@ from schemas.messages.message_checks import (
     other_spelling,
     time_in_ms,
 )  # fmt: skip
-from schemas.messages.message_log_rows import MessageBatch
 from schemas.rocketmq_store.commitlog_walk import crc_of
 from schemas.rocketmq_store.properties import PropertyValues
 from schemas.rocketmq_store.record_layout import Bytes, binary_array, spans

@@ -21,18 +21,18 @@ import pyarrow.parquet as pq
 
 from filtering.frozen import frozen
 from schemas.messages.json_lines import line_ends
-from schemas.messages.message_checks import (
+from schemas.messages.message_lines import form_of_lines, read_content, read_lines
+from schemas.messages.message_log_rows import (
     KNOWN,
     NEEDED,
     POSITION,
     TIMES,
     LogForm,
+    MessageBatch,
     RejectedRow,
     column_names,
     other_spelling,
 )  # fmt: skip
-from schemas.messages.message_lines import form_of_lines, read_content, read_lines
-from schemas.messages.message_log_rows import MessageBatch
 from schemas.messages.message_row_groups import read_row_groups, rejected_first_rows
 from schemas.rocketmq_store.segments import CommitLogError
 

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from filtering.kernels.compile import Array, Int, compiled
 from filtering.kernels.registers import load_word
 from schemas.arrow_batches import decoded
-from schemas.messages.message_checks import (
+from schemas.messages.message_log_rows import (
     ENDS,
     KNOWN,
     TIMES,
     LogForm,
+    MessageBatch,
     NotAMessage,
     RejectedRow,
     checked,
@@ -32,7 +33,6 @@ from schemas.messages.message_checks import (
     fits,
     time_in_ms,
 )  # fmt: skip
-from schemas.messages.message_log_rows import MessageBatch
 from schemas.rocketmq_store.record_layout import Bytes, store
 from schemas.rocketmq_store.segments import SLACK, CommitLogError
 

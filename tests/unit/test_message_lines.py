@@ -13,9 +13,8 @@ import pytest
 from schemas.commitlog import COMMITLOG, view
 from schemas.messages import message_lines
 from schemas.messages.commitlog_rows import Bodies
-from schemas.messages.message_checks import KNOWN, LogForm
 from schemas.messages.message_lines import form_of_lines, read_by_decoder, read_by_loops
-from schemas.messages.message_log_rows import MessageBatch, MessageLogRows
+from schemas.messages.message_log_rows import KNOWN, LogForm, MessageBatch, MessageLogRows
 from tests.depth import examples
 
 POSITIONS = {"queue_id": 0, "queue_offset": 0, "commitlog_offset": 0}
