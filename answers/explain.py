@@ -63,7 +63,7 @@ from filtering.consumption.uncertainty import (
     NOT_WATCHED,
 )
 from filtering.counted import counted, did_you_mean, listed
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
 from filtering.delivery.pull_window import HELD_PULL, Number, PullWindow, WindowKind, is_about

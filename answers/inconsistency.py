@@ -27,7 +27,7 @@ from answers.facts import BrokerFacts
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import client_checks, dropping_clients, passes_in_force
 from filtering.counted import counted
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter, message_filter
 from filtering.delivery.pull_window import PullWindow

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts, in_queue
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.explanation import Entry
 from filtering.frozen import frozen
 from filtering.journey import (

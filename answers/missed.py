@@ -31,7 +31,7 @@ from answers.explain import Explainer, Explanation, Pulled
 from answers.export import MISSED_COLUMNS, Selection, batches_of
 from answers.facts import BrokerFacts
 from answers.messages import Delivery, StoredMessage, copies_of_each, not_taken_back, read, sent_back_by
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.delivery.entries import among, positions_in
 from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.explanation import deciding_expression

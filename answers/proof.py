@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.frozen import frozen
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, TRACED, table_of_pairs

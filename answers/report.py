@@ -25,7 +25,7 @@ from answers.lag import away_beyond_end, lag
 from answers.lint import findings, findings_without_messages
 from answers.proof import proof
 from filtering.counted import counted, listed
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.findings import ERROR, FAILING_SHARE, INFO, SEVERITIES, WARN, Finding, own_findings
 from filtering.frozen import frozen

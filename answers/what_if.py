@@ -41,8 +41,7 @@ from answers.rendering import (
     time,
 )
 from filtering.counted import counted, did_you_mean, listed, shortened
-from filtering.delivery import topic_filters
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome, topic_filters
 from filtering.delivery.entries import Entries, Int64s, among
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
 from filtering.delivery.pull_window import EVERYWHERE, NO_END, OffsetRange, PullWindow, WindowKind, is_about

@@ -13,7 +13,7 @@ from itertools import islice, product
 from filtering.bloom_filter import is_hit
 from filtering.broker_config import BrokerConfig
 from filtering.counted import listed, shortened
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.delivery.message_filter import (
     RETRY_TOPIC_PROPERTY,
     TAGS_PROPERTY,

@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> None:
 def _print_every_group(explanations: Why, message: StoredMessage, broker: str | None) -> None:
     """Prints the outcome of a message for each group that ever subscribed to its topic, or why there is none."""
     from answers.explain import place_on
-    from filtering.delivery.block_schema import Outcome
+    from filtering.delivery import Outcome
 
     place = printable(place_on(message, broker))
     print(f"{short(message.name)}  {place}, stored {time(message.store_timestamp)} UTC")

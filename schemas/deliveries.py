@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from filtering.delivery.block_schema import MATCH
+from filtering.delivery import MATCH
 from schemas.delta.table import Table, column
 
 if TYPE_CHECKING:

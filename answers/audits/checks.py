@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from answers.audits.audit import Scope
 from answers.facts import BrokerFacts
 from filtering.broker_config import BrokerConfig
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.delivery.entries import Entries, Int64s
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import PullWindow

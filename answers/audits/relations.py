@@ -45,7 +45,7 @@ from answers.inconsistency import inconsistent_groups, knows_clients
 from answers.proof import Proof, proof
 from filtering.broker_config import SHORTEST_RECORD, BrokerConfig
 from filtering.consumption.group import RESET
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import NO_END, PullWindow, WindowKind, is_of_night

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.delivery.block_schema import MATCH, RECIPIENT
+from filtering.delivery import MATCH, RECIPIENT
 from filtering.delivery.entries import Entries, Int32s, Int64s
 from filtering.frozen import frozen
 from filtering.matcher import kernels, packed_bits

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from filtering.consumption.offsets import SAVE_DELAY, Offsets
 from filtering.consumption.uncertainty import HELD_PULL_MS
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
 from filtering.delivery.entries import Int64s, has_entry, positions_in
 from filtering.frozen import frozen

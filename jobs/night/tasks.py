@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.queues import NO_INSTANTS, Queues, add_progress, progress_of_block
-from filtering.delivery import topic_filters
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome, topic_filters
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, MatchSets, block_matches, block_rows, recipients
 from filtering.delivery.entries import MULTI_QUEUE_OFFSET, Entries, Int32s, Int64s, MultiDispatch, has_entry
 from filtering.delivery.filter_hooks import Hook, after_hooks

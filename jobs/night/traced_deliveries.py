@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.consumption.uncertainty import HELD_PULL_MS
-from filtering.delivery.block_schema import MATCH, Outcome
+from filtering.delivery import MATCH, Outcome
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, WindowKind
 from filtering.frozen import frozen

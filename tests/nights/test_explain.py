@@ -15,7 +15,7 @@ from answers.lag import lag as behind
 from answers.messages import read
 from filtering import sql92
 from filtering.consumption.uncertainty import IN_FLIGHT
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from jobs import explain as explain_job
 from jobs import ingest, lag, nightly, pulls, report
 from schemas.delta.warehouse import Warehouse

@@ -11,7 +11,7 @@ import pytest
 from answers.explain import Explainer, Explanation
 from answers.facts import open_facts
 from answers.messages import read
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from jobs import nightly
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import Message

@@ -26,7 +26,7 @@ from answers import warehouse as warehouse_door
 from answers.facts import open_facts
 from answers.lag import lag as lag_of
 from answers.report import pops_of
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.journey import JourneyStepKind
 from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.delivery.block_schema import Outcome
+from filtering.delivery import Outcome
 from filtering.explanation import Stage
 from tests.unit.broker import CASES
 from tests.unit.explanation.subscribed import decided, subscribed
