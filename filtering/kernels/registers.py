@@ -20,7 +20,10 @@ from filtering.kernels.compile import Array, Int, Intrinsic, compiled
 
 
 _ONE, _TWO, _FOUR, _TOP_OCTET = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
-_EACH_OCTET = np.uint64(0x0101010101010101)
+EACH_OCTET, HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+KEPT = np.array([2 ** (8 * count) - 1 for count in range(9)], np.uint64)
+"""``word & KEPT[n]`` keeps the first n octets."""
+_BLANKS, _QUOTES, _BACKSLASHES = (np.uint64(octet * 0x0101010101010101) for octet in b' "\\')
 _HALF_OF_TWO, _HALF_OF_FOUR, _HALF_OF_EIGHT = (
     np.uint64(0x5555555555555555),
     np.uint64(0x3333333333333333),
@@ -44,6 +47,17 @@ def load_word(octets: Array, at: Int) -> Int:
 
 
 @compiled
+def json_marks(word: Int) -> Int:
+    """The octets of a word that end a plain JSON text: quotes, backslashes, and those below the blank.
+
+    Each has its high bit set. The lowest bit set is right, those above may not be.
+    """
+    quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
+    marks = (quotes - EACH_OCTET) & ~quotes | (backslashes - EACH_OCTET) & ~backslashes | (word - _BLANKS) & ~word
+    return marks & HIGH_BITS
+
+
+@compiled
 def equal_bits(values: Array, at: Int, value: Int) -> Int:
     """The elements of values[at:at + 64] that equal ``value``, as bits of a uint64."""
     word = np.uint64(0)
@@ -57,7 +71,7 @@ def count_ones(word: Int) -> Int:
     """The number of set bits of a uint64."""
     word -= (word >> _ONE) & _HALF_OF_TWO
     word = (word & _HALF_OF_FOUR) + ((word >> _TWO) & _HALF_OF_FOUR)
-    return np.int64((((word + (word >> _FOUR)) & _HALF_OF_EIGHT) * _EACH_OCTET) >> _TOP_OCTET)
+    return np.int64((((word + (word >> _FOUR)) & _HALF_OF_EIGHT) * EACH_OCTET) >> _TOP_OCTET)
 
 
 @compiled

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from filtering.kernels.compile import Array, Int, compiled
-from filtering.kernels.registers import load_word, lowest_one
+from filtering.kernels.registers import KEPT, load_word, lowest_one
 
 Texts: TypeAlias = tuple[Array, Array, Array, Int, Array]
 """A column of texts: octets, offsets, validity bits, the position of the first text's validity bit, and positions.
@@ -71,13 +71,12 @@ EMPTY = -1
 _FIRST_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LAST_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
 _ALL = np.uint64(2**64 - 1)
-_KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 
 
 @compiled
 def first_word(octets: Array, start: Int, length: Int) -> Int:
     """The first 8 octets of a text. A shorter text is followed by zeros."""
-    return first_octets(octets, start) & _KEPT[min(length, 8)]
+    return first_octets(octets, start) & KEPT[min(length, 8)]
 
 
 @compiled

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from filtering.frozen import frozen
 from filtering.kernels.compile import Array, Int, compiled
-from filtering.kernels.registers import load_word
+from filtering.kernels.registers import HIGH_BITS, KEPT, json_marks, load_word
 from schemas.messages.message_log_rows import KNOWN, SPELLINGS
 from schemas.rocketmq_store.record_layout import Bytes, lowest_byte, store
 
@@ -120,9 +120,6 @@ _KINDS = np.array([*FIELDS.values()], np.int64)
 _UNKNOWN = 0
 _INT, _LONG, _ANY, _MAP = map(int, Kind)
 _GREATEST_INT = (1 << 31) - 1
-_ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-_SPACES, _QUOTES, _BACKSLASHES = (np.uint64(byte * 0x0101010101010101) for byte in b' "\\')
-_KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 _QUOTE, _BACKSLASH, _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST, _COLON, _COMMA = b'"\\{}[]:,'
 _NEW_LINE, _MINUS, _ZERO, _NINE = b"\n-09"
 _ESCAPES = np.zeros(256, np.uint8)
@@ -212,14 +209,14 @@ def _object(
             while True:
                 word = load_word(data, at)
                 store(texts, out, word)
-                special = _special(word)
+                special = json_marks(word)
                 if special == np.uint64(0):
                     high |= word
                     at += 8
                     out += 8
                     continue
                 count = lowest_byte(special)
-                high |= word & _KEPT[count]
+                high |= word & KEPT[count]
                 at += count
                 out += count
                 if data[at] != _BACKSLASH:
@@ -311,18 +308,7 @@ def _object(
             else:
                 starts[field, row] = begin
                 lengths[field, row] = out - begin
-    return stop, out, high & _HIGH_BITS
-
-
-@compiled
-def _special(word: Int) -> Int:
-    """The bytes of a word that end a plain text: quotes, backslashes, and those below the blank.
-
-    The lowest bit set is right, those above may not be.
-    """
-    quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
-    marks = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (word - _SPACES) & ~word
-    return marks & _HIGH_BITS
+    return stop, out, high & HIGH_BITS
 
 
 @compiled
@@ -352,12 +338,12 @@ def _literal(data: Bytes, at: Int) -> tuple[Int, Int]:
     kind = _OTHER_LITERAL
     if data[at] > _NINE:
         word = load_word(data, at)
-        if word & _KEPT[4] == 0x6C6C756E:  # null
+        if word & KEPT[4] == 0x6C6C756E:  # null
             kind = _NULL
             at += 4
-        elif word & _KEPT[4] == 0x65757274:  # true
+        elif word & KEPT[4] == 0x65757274:  # true
             at += 4
-        elif word & _KEPT[5] == 0x65736C6166:  # false
+        elif word & KEPT[5] == 0x65736C6166:  # false
             at += 5
         else:
             at = np.int64(-1)
@@ -419,11 +405,11 @@ def _field(texts: Bytes, at: Int, length: Int) -> Int:
     """The field with the name in ``texts``; -1 if it has none."""
     field: Int = np.int64(-1)
     if length <= _LONGEST_NAME:
-        first = load_word(texts, at) & _KEPT[min(length, 8)]
+        first = load_word(texts, at) & KEPT[min(length, 8)]
         for name in range(_FIRST_OF_LENGTH[length], _FIRST_OF_LENGTH[length + 1]):
             is_same = first == _NAMES[name, 0]
             for i in range(8, length if is_same else 0, 8):
-                word = load_word(texts, at + i) & _KEPT[min(length - i, 8)]
+                word = load_word(texts, at + i) & KEPT[min(length - i, 8)]
                 if word != _NAMES[name, i >> 3]:
                     is_same = False
                     break

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from filtering.frozen import frozen
 from filtering.java import INT_MAX, LONG_MAX
 from filtering.kernels.compile import Array, Int, compiled
-from filtering.kernels.registers import load_word
+from filtering.kernels.registers import HIGH_BITS, KEPT, json_marks, load_word
 from filtering.matcher.column import Column
 from filtering.names import ACK, BATCH_ACK, CHECKPOINT, REAL_TOPIC, REVIVE_TOPIC_PREFIX, TIMER_TOPIC, is_record_topic
 from filtering.pops.handed_out import NONE
@@ -128,9 +128,6 @@ def _checked(name: str, value: Any) -> int | bytes | list[int]:
 
 
 _QUOTE, _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST, _COLON, _COMMA, _MINUS, _ZERO, _NINE = b'"{}[]:,-09'
-_ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-_SPACES, _QUOTES, _BACKSLASHES = (np.uint64(byte * 0x0101010101010101) for byte in b' "\\')
-_KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 _NAMES = np.array([int.from_bytes(name.encode(), "little") for name in _FIELDS], np.uint64)
 _NUMBER, _TEXT, _LIST, _UNKNOWN = range(4)
 _KINDS = np.repeat([_NUMBER, _TEXT, _LIST, _UNKNOWN], [len(NUMBERS), len(TEXTS), len(LISTS), 1])
@@ -161,9 +158,7 @@ def _read(
                 at = begin
                 while at < end:
                     word = load_word(log, at)
-                    quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
-                    # The lowest bit set is right, those above may not be.
-                    stops = (quotes - _ONES | backslashes - _ONES | word - _SPACES | word) & _HIGH_BITS
+                    stops = json_marks(word) | word & HIGH_BITS  # a broker writes names in ASCII
                     if stops:
                         at += lowest_byte(stops)
                         break
@@ -173,7 +168,7 @@ def _read(
                 size = at - begin
                 at += 1
                 if is_name:
-                    name = load_word(log, begin) & _KEPT[min(size, 8)]
+                    name = load_word(log, begin) & KEPT[min(size, 8)]
                     field = np.int64(len(_NAMES))
                     for i in range(len(_NAMES)):
                         if name == _NAMES[i]:
@@ -220,7 +215,7 @@ def _read(
                     values[row, field] = value
             else:
                 word = load_word(log, at)
-                is_true, is_false = word & _KEPT[4] == 0x65757274, word & _KEPT[5] == 0x65736C6166
+                is_true, is_false = word & KEPT[4] == 0x65757274, word & KEPT[5] == 0x65736C6166
                 if kind != _UNKNOWN or not (is_true or is_false):
                     break
                 at += 4 if is_true else 5

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from filtering.java import decode_utf8, is_utf8, unchecked_string_array
 from filtering.kernels.compile import Array, Int, compiled
-from filtering.kernels.registers import load_word
+from filtering.kernels.registers import KEPT, load_word
 from filtering.kernels.text_loops import hash_text, same_middle
 from schemas.rocketmq_store.record_layout import (
     Bytes,
@@ -44,7 +44,6 @@ Cells = NDArray[np.int32]
 
 NAME_BYTES = 256
 """A longer name gets no slot."""
-_KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 
 
 @compiled
@@ -86,7 +85,7 @@ def find_pairs(
                 if (
                     start + length < limit
                     and log[start + length] == NAME_VALUE_SEPARATOR
-                    and (first ^ load_word(names[topic, candidate], 0)) & _KEPT[min(length, 8)] == 0
+                    and (first ^ load_word(names[topic, candidate], 0)) & KEPT[min(length, 8)] == 0
                     and (length <= 8 or _same(log, start, names[topic, candidate], length))
                 ):
                     slot = candidate

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from filtering.broker_config import CONSUME_QUEUE_UNIT
 from filtering.java import LONG_MAX, string_array
 from filtering.kernels.compile import Int, compiled
-from filtering.kernels.registers import load_word
+from filtering.kernels.registers import EACH_OCTET, HIGH_BITS, load_word
 from schemas.rocketmq_store.segments import SLACK
 
 MAGIC_V1 = -626843481
@@ -194,7 +194,6 @@ Bytes = NDArray[np.uint8]
 Positions = NDArray[np.int64]
 Offsets = NDArray[np.int32]
 """Arrow's offsets: where each text begins in the data, and where the last one ends."""
-_ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _TWOS = np.uint64(0x0202020202020202)
 
 
@@ -259,7 +258,7 @@ def find_two(data: Bytes, start: int, end: int) -> int:
     at = start
     while at < end:
         different = load_word(data, at) ^ _TWOS
-        zeros = (different - _ONES) & ~different & _HIGH_BITS  # the lowest bit set is right, those above may not be
+        zeros = (different - EACH_OCTET) & ~different & HIGH_BITS  # the lowest bit set is right, those above may not be
         if zeros:
             return min(end, at + lowest_byte(zeros))
         at += 8
@@ -270,4 +269,4 @@ def find_two(data: Bytes, start: int, end: int) -> int:
 def lowest_byte(word: np.uint64) -> int:
     """The index of the lowest byte of ``word`` whose high bit is set."""
     below = (word & (~word + np.uint64(1))) - np.uint64(1)
-    return int(np.int64(((below & _ONES) * _ONES) >> np.uint64(56))) - 1
+    return int(np.int64(((below & EACH_OCTET) * EACH_OCTET) >> np.uint64(56))) - 1
