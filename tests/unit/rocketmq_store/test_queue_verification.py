@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from answers.verify import MAX_DIFFERENCES, QueueVerification
 from schemas.rocketmq_store.queue_files import BYTES_AT_ONCE, ENTRY, Difference, QueueEntries, encode_units
-from schemas.rocketmq_store.queue_verification import MAX_DIFFERENCES, QueueVerification
 from schemas.storage import Storage
 
 EXTENSION_FILE = 128
