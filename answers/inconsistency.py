@@ -43,7 +43,7 @@ from filtering.subscriptions.inconsistency import (
     seeming_disagreements,
 )
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from schemas.arrow_batches import table_of
+from schemas.arrow_batches import schema_of, table_of
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
 from schemas.delta.table_rows import one_of, sorted_by, tuples, within
@@ -160,15 +160,8 @@ class InconsistentGroup:
 # Which messages are lost, on workers.
 
 
-LOST = pa.schema(
-    [
-        ("loss", pa.int32()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("commitlog_offset", pa.int64()),
-        ("store_timestamp", pa.int64()),
-    ]
+LOST = schema_of(
+    "loss int32, topic string, queue_id int32, queue_offset int64, commitlog_offset int64, store_timestamp int64"
 )
 """One row for each message and loss. ``loss`` is an index into the losses; times are in ms."""
 

@@ -20,6 +20,7 @@ from filtering.frozen import frozen
 from filtering.matcher import packed_bits
 from filtering.predicate import TRUE
 from filtering.pulls import Pull, Queue, refusal, simulate_pulls
+from schemas.arrow_batches import schema_of
 from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError
 from schemas.messages.stored_messages import scan_entries
@@ -28,16 +29,7 @@ from schemas.spark_tasks import Session
 FIRST_PULLS = 20
 MOST_MISSING = 1 << 26
 """The greatest number of missing messages in a queue whose pulls are simulated: each takes 7 bytes of memory."""
-FLAGS = pa.schema(
-    [
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("size", pa.int32()),
-        ("stage1", pa.bool_()),
-        ("tags", pa.bool_()),
-        ("stage2", pa.bool_()),
-    ]
-)
+FLAGS = schema_of("queue_id int32, queue_offset int64, size int32, stage1 bool, tags bool, stage2 bool")
 
 
 @frozen

@@ -58,6 +58,7 @@ from filtering.subscriptions.events import GroupTopic, SubscriptionEvents
 from filtering.subscriptions.history import in_force_at, registered_alone
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, DAY, FOREVER
+from schemas.arrow_batches import schema_of
 from schemas.deliveries import DELIVERY_BLOCKS, pairs_of
 from schemas.delta.table_rows import (
     Key,
@@ -86,15 +87,8 @@ from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 
 
 GAINED, LOST = "gained", "lost"
-CHANGED = pa.schema(
-    [
-        ("change", pa.int32()),
-        ("kind", pa.string()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("commitlog_offset", pa.int64()),
-        ("store_timestamp", pa.int64()),
-    ]
+CHANGED = schema_of(
+    "change int32, kind string, queue_id int32, queue_offset int64, commitlog_offset int64, store_timestamp int64"
 )
 """One row for each message that a group would gain or lose by a change; times in ms."""
 _NO_BIT_MAP = 0

@@ -10,6 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 
+def schema_of(columns: str) -> pa.Schema:
+    """Columns by their names and Arrow types, as in ``run string, messages int64``."""
+    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in map(str.split, columns.split(", "))])
+
+
 def table_of(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
     """A table of some rows, whose values are in the order of its columns."""
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)

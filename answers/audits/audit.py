@@ -15,7 +15,7 @@ from answers.facts import BrokerFacts
 from answers.inconsistency import knows_clients
 from filtering.frozen import frozen
 from filtering.sql92 import Expressions
-from schemas.arrow_batches import table_of
+from schemas.arrow_batches import schema_of, table_of
 from schemas.commitlog import COMMITLOG
 from schemas.delta.delta_log import DataFileDamaged
 from schemas.delta.table import StoredFile, Table
@@ -330,17 +330,9 @@ def _are_complete(entries: Sequence[LedgerEntry]) -> bool:
 # The brokers that an audit looks at.
 
 
-BROKERS = pa.schema(
-    [
-        ("broker_name", pa.string()),
-        ("first_run", pa.string()),
-        ("last_run", pa.string()),
-        ("dispatched_to", pa.int64()),
-        ("unreadable_bytes", pa.int64()),
-        ("false_positive_rate", pa.int64()),
-        ("knows_clients", pa.bool_()),
-        ("has_windows", pa.bool_()),
-    ]
+BROKERS = schema_of(
+    "broker_name string, first_run string, last_run string, dispatched_to int64, unreadable_bytes int64, "
+    "false_positive_rate int64, knows_clients bool, has_windows bool"
 )
 
 

@@ -27,7 +27,7 @@ from filtering.predicate import TRUE
 from filtering.subscriptions.history import state_at, states_by_key
 from filtering.subscriptions.inconsistency import client_states
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from schemas.arrow_batches import table_of
+from schemas.arrow_batches import schema_of, table_of
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import TRACED
 from schemas.delta.delta_log import DataFileDamaged, verify_file
@@ -51,19 +51,9 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[Any]
-POP_CHECKS = pa.schema(
-    [
-        ("broker_name", pa.string()),
-        ("consumer_group", pa.string()),
-        ("topic", pa.string()),
-        ("subscription_from", pa.int64()),
-        ("is_certain", pa.bool_()),
-        ("judged", pa.int64()),
-        ("returned_against", pa.int64()),
-        ("passed_over_against", pa.int64()),
-        ("first_queue_id", pa.int32()),
-        ("first_queue_offset", pa.int64()),
-    ]
+POP_CHECKS = schema_of(
+    "broker_name string, consumer_group string, topic string, subscription_from int64, is_certain bool, judged int64, "
+    "returned_against int64, passed_over_against int64, first_queue_id int32, first_queue_offset int64"
 )
 _COLUMNS = [
     "consumer_group", "topic", "queue_id", "queue_offset", "popped_at", "start_offset", "record_offset", "run",
@@ -218,20 +208,10 @@ def _place(queue_id: Array, queue_offset: Int64s) -> Int64s:
 # as parallel tasks.
 
 
-DATA_FILES = pa.schema(
-    [
-        ("table_name", pa.string()),
-        ("broker_name", pa.string()),
-        ("path", pa.string()),
-        ("size", pa.int64()),
-        ("rows", pa.int64()),
-        ("damage", pa.string()),
-        ("remedy", pa.string()),
-    ]
+DATA_FILES = schema_of(
+    "table_name string, broker_name string, path string, size int64, rows int64, damage string, remedy string"
 )
-TABLE_COLUMNS = pa.schema(
-    [("table_name", pa.string()), ("column_name", pa.string()), ("declared", pa.string()), ("found", pa.string())]
-)
+TABLE_COLUMNS = schema_of("table_name string, column_name string, declared string, found string")
 FILES_IN_A_TASK = 8
 
 
@@ -313,17 +293,9 @@ def _types(schema: pa.Schema) -> dict[str, str]:
 # For conf/spark_audits.yaml: entries and deliveries, computed once more by Spark.
 
 
-SPARK_CHECKS = pa.schema(
-    [
-        ("table_name", pa.string()),
-        ("broker_name", pa.string()),
-        ("run", pa.string()),
-        ("topic", pa.string()),
-        ("consumer_group", pa.string()),
-        ("stored", pa.int64()),
-        ("missing", pa.int64()),
-        ("unexpected", pa.int64()),
-    ]
+SPARK_CHECKS = schema_of(
+    "table_name string, broker_name string, run string, topic string, consumer_group string, stored int64, "
+    "missing int64, unexpected int64"
 )
 
 

@@ -56,7 +56,7 @@ from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_codes
 from filtering.time_spans import FOREVER
-from schemas.arrow_batches import table_of
+from schemas.arrow_batches import schema_of, table_of
 from schemas.commitlog import COMMITLOG, SLOTS
 from schemas.deliveries import DELIVERY_BLOCKS, pairs_of, positions_of
 from schemas.delta.table import StoredFile, Table
@@ -81,16 +81,8 @@ from schemas.tables import (
 # Pull windows.
 
 
-WINDOW_CHECKS = pa.schema(
-    [
-        ("broker_name", pa.string()),
-        ("run", pa.string()),
-        ("consumer_group", pa.string()),
-        ("topic", pa.string()),
-        ("messages", pa.int64()),
-        ("outside", pa.int64()),
-        ("twice", pa.int64()),
-    ]
+WINDOW_CHECKS = schema_of(
+    "broker_name string, run string, consumer_group string, topic string, messages int64, outside int64, twice int64"
 )
 Mask = NDArray[np.bool_]
 
@@ -271,15 +263,8 @@ def _several(masks: Sequence[Mask], count: int) -> Mask:
 # Changed nights. Rows that a later run withdrew are left out: its ledger entry says which they are.
 
 
-CHANGED_NIGHTS = pa.schema(
-    [
-        ("table_name", pa.string()),
-        ("broker_name", pa.string()),
-        ("run", pa.string()),
-        ("rows_before", pa.int64()),
-        ("rows_now", pa.int64()),
-        ("reason", pa.string()),
-    ]
+CHANGED_NIGHTS = schema_of(
+    "table_name string, broker_name string, run string, rows_before int64, rows_now int64, reason string"
 )
 NOT_COMPARED = frozenset(
     {"body", "body_crc", "renewed_at", "visible_at", "acknowledged_at", "redelivered_as", "is_open"}
@@ -391,28 +376,14 @@ def _value_hashes(values: pa.Array) -> NDArray[np.uint64]:
 # Filters.
 
 
-_GROUP_AND_QUEUE = [("consumer_group", pa.string()), ("topic", pa.string()), ("queue_id", pa.int32())]
-DELIVERY_COUNTS = pa.schema(
-    [
-        ("broker_name", pa.string()),
-        ("run", pa.string()),
-        *_GROUP_AND_QUEUE,
-        ("delivered", pa.int64()),
-        ("dropped", pa.int64()),
-    ]
+DELIVERY_COUNTS = schema_of(
+    "broker_name string, run string, consumer_group string, topic string, queue_id int32, delivered int64, "
+    "dropped int64"
 )
-BIT_MAP_CHECKS = pa.schema(
-    [
-        ("broker_name", pa.string()),
-        *_GROUP_AND_QUEUE[:2],
-        ("subscription_from", pa.int64()),
-        ("matching", pa.int64()),
-        ("held_back", pa.int64()),
-    ]
+BIT_MAP_CHECKS = schema_of(
+    "broker_name string, consumer_group string, topic string, subscription_from int64, matching int64, held_back int64"
 )
-INCONSISTENT_GROUPS = pa.schema(
-    [("broker_name", pa.string()), *_GROUP_AND_QUEUE[:2], ("state", pa.string()), ("lost", pa.int64())]
-)
+INCONSISTENT_GROUPS = schema_of("broker_name string, consumer_group string, topic string, state string, lost int64")
 
 
 def delivery_counts(scope: Scope) -> pa.Table:
@@ -508,14 +479,8 @@ def inconsistencies(scope: Scope, session: Session) -> pa.Table:
 # Subscriptions.
 
 
-SUBSCRIPTION_CHECKS = pa.schema(
-    [
-        ("broker_name", pa.string()),
-        ("consumer_group", pa.string()),
-        ("topic", pa.string()),
-        ("valid_from", pa.int64()),
-        ("difference", pa.string()),
-    ]
+SUBSCRIPTION_CHECKS = schema_of(
+    "broker_name string, consumer_group string, topic string, valid_from int64, difference string"
 )
 _KEY = ("consumer_group", "topic", "valid_from")
 _COMPARED = [
@@ -572,18 +537,13 @@ def _difference(key: tuple[Any, ...], stored: Rows, expected: Rows) -> str | Non
 
 # Traces: what clients wrote of their own consumption, and what the tables have of it.
 
-_PLACE = [
-    ("broker_name", pa.string()),
-    ("consumer_group", pa.string()),
-    ("topic", pa.string()),
-    ("queue_id", pa.int32()),
-    ("queue_offset", pa.int64()),
-]
-TRACE_CHECKS = pa.schema(
-    [*_PLACE, ("consumed_at", pa.int64()), ("client_process", pa.string()), ("has_delivery", pa.bool_())]
+TRACE_CHECKS = schema_of(
+    "broker_name string, consumer_group string, topic string, queue_id int32, queue_offset int64, consumed_at int64, "
+    "client_process string, has_delivery bool"
 )
-PROVEN_DELIVERIES = pa.schema(
-    [*_PLACE, ("available_at", pa.int64()), ("is_proven", pa.bool_()), ("is_denied", pa.bool_())]
+PROVEN_DELIVERIES = schema_of(
+    "broker_name string, consumer_group string, topic string, queue_id int32, queue_offset int64, available_at int64, "
+    "is_proven bool, is_denied bool"
 )
 
 
@@ -611,16 +571,9 @@ def _with_broker_names(schema: pa.Schema, parts: Iterable[tuple[str, pa.Table]])
 # Totals of queues.
 
 
-QUEUE_TOTALS = pa.schema(
-    [
-        ("broker_name", pa.string()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("from_offset", pa.int64()),
-        ("to_offset", pa.int64()),
-        ("entries", pa.int64()),
-        ("unreadable_bytes", pa.int64()),
-    ]
+QUEUE_TOTALS = schema_of(
+    "broker_name string, topic string, queue_id int32, from_offset int64, to_offset int64, entries int64, "
+    "unreadable_bytes int64"
 )
 NIGHT_TOTALS = """
     SELECT p.broker_name, p.topic, p.queue_id, min(p.from_offset) AS from_offset,
@@ -736,7 +689,7 @@ _LAST_ENTRIES = f"""
     ) GROUP BY broker_name, topic, queue_id"""
 _WITH = re.compile(r"\s*WITH\s", re.IGNORECASE)
 _DEFINED = re.compile(r"(\w+)\s+AS\s*\(", re.IGNORECASE)
-TAG_CODES = pa.schema([("tags", pa.string()), ("tags_code", pa.int64())])
+TAG_CODES = schema_of("tags string, tags_code int64")
 # Keys must be Utf8: the engine compares a key in brackets with no other type of text.
 _NAMES = "arrow_cast(string_to_array(property_names, chr(1)), 'List(Utf8)')"
 _VALUES = f"array_slice(make_array({', '.join(SLOTS)}), 1, CAST(array_length({_NAMES}) AS BIGINT))"
