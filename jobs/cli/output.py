@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import sys
@@ -97,6 +96,8 @@ def print_data(*lines: str) -> None:
 
 def print_json(*values: object, indent: int | None = None) -> None:
     """Prints values as JSON for programs, each on a line unless there is an ``indent``."""
+    import json
+
     print_data(*(json.dumps(value, ensure_ascii=False, indent=indent, default=json_text) for value in values))
 
 
