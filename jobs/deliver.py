@@ -1,20 +1,12 @@
 """deliver: filters the messages that no earlier run has filtered, for each consumer group."""
 
 from jobs.cli import application
-from jobs.cli.application import Parser
-from jobs.cli.options import night_parser, run_steps
+from jobs.cli.options import night_command
 from jobs.night import Step
 
-STEPS = frozenset({Step.DELIVER})
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --filter-hooks hooks.yaml")
 
-
-def parser() -> Parser:
-    return night_parser("deliver", __doc__, STEPS, EXAMPLES)
-
-
-def main(arguments: list[str]) -> None:
-    run_steps("deliver", STEPS, parser(), arguments)
+parser, main = night_command("deliver", __doc__, frozenset({Step.DELIVER}), EXAMPLES)
 
 
 if __name__ == "__main__":

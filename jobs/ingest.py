@@ -1,23 +1,15 @@
 """ingest: reads new messages of a broker's store, or of a message log, into commitlog and quarantine."""
 
 from jobs.cli import application
-from jobs.cli.application import Parser
-from jobs.cli.options import night_parser, run_steps
+from jobs.cli.options import night_command
 from jobs.night import Step
 
-STEPS = frozenset({Step.INGEST})
 EXAMPLES = (
     "--store /backup/broker-a/store --warehouse /data/mqsieve",
     "--store messages.jsonl --warehouse /data/mqsieve",
 )
 
-
-def parser() -> Parser:
-    return night_parser("ingest", __doc__, STEPS, EXAMPLES)
-
-
-def main(arguments: list[str]) -> None:
-    run_steps("ingest", STEPS, parser(), arguments)
+parser, main = night_command("ingest", __doc__, frozenset({Step.INGEST}), EXAMPLES)
 
 
 if __name__ == "__main__":

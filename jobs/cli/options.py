@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -258,7 +259,7 @@ def filled_subscriptions_of(option: str, paths: list[Path] | None) -> Subscripti
 # The command line of nightly, and of the jobs for its single steps.
 
 
-def night_parser(job: str, description: str | None, steps: frozenset[Step], examples: tuple[str, ...]) -> Parser:
+def _night_parser(job: str, description: str | None, steps: frozenset[Step], examples: tuple[str, ...]) -> Parser:
     """The parser of a job that runs some steps of a night."""
     parser = Parser(job, description, examples)
     parser.set_defaults(
@@ -335,9 +336,18 @@ def _prom_file(text: str) -> Path:
     return Path(text)
 
 
-def run_steps(job: str, steps: frozenset[Step], parser: Parser, arguments: list[str]) -> None:
-    """Runs a job that runs some steps of a night. An error in its command line appears before slow imports."""
-    args = parser.parse_args(arguments)
-    from jobs.cli.night_job import run_job
+def night_command(
+    job: str, description: str | None, steps: frozenset[Step], examples: tuple[str, ...]
+) -> tuple[Callable[[], Parser], Callable[[list[str]], None]]:
+    """The functions ``parser`` and ``main`` of a job that runs some steps of a night."""
 
-    run_job(job, steps, args)
+    def parser() -> Parser:
+        return _night_parser(job, description, steps, examples)
+
+    def main(arguments: list[str]) -> None:
+        args = parser().parse_args(arguments)
+        from jobs.cli.night_job import run_job
+
+        run_job(job, steps, args)
+
+    return parser, main
