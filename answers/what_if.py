@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from answers.facts import BrokerFacts
@@ -74,7 +73,7 @@ from schemas.delta.table_rows import (
     within,
 )
 from schemas.errors import UsageError
-from schemas.messages.newest_messages import Rows, messages_at
+from schemas.messages.newest_messages import MessagesOfTopic, Rows
 from schemas.messages.stored_messages import PLACES, scan_entries
 from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
@@ -87,10 +86,10 @@ from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 
 
 GAINED, LOST = "gained", "lost"
-CHANGED = schema_of(
-    "change int32, kind string, queue_id int32, queue_offset int64, commitlog_offset int64, store_timestamp int64"
-)
+CHANGED = schema_of("queue_id int32, queue_offset int64, commitlog_offset int64, store_timestamp int64")
 """One row for each message that a group would gain or lose by a change; times in ms."""
+ChangedRows = defaultdict[tuple[int, str], list[pa.RecordBatch]]
+"""Rows of CHANGED by change, and by GAINED or LOST."""
 _NO_BIT_MAP = 0
 
 
@@ -172,7 +171,7 @@ class FilterChange:
 
 @dataclass(eq=False)
 class ChangeResult:
-    """The effect of changes. ``rows`` has the columns of CHANGED.
+    """The effect of changes. ``rows`` are the messages that each gains and loses.
 
     ``kept`` counts the messages that a change keeps, by (change, day since the epoch, queue id). The other counters
     are by change: ``scanned`` entries, entries that ``passed_stage1`` (the tags code; the filter bit map is not used),
@@ -183,7 +182,7 @@ class ChangeResult:
     force itself would gain and lose ``same_gains`` and ``same_losses`` of ``rows``.
     """
 
-    rows: pa.Table = field(default_factory=CHANGED.empty_table)
+    rows: ChangedRows = field(default_factory=partial(defaultdict, list))
     kept: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     scanned: Counter[int] = field(default_factory=Counter)
     passed_stage1: Counter[int] = field(default_factory=Counter)
@@ -197,7 +196,8 @@ class ChangeResult:
 
     def add(self, other: ChangeResult) -> None:
         """Adds the rows and the counts of other messages."""
-        self.rows = pa.concat_tables([self.rows, other.rows])
+        for key, batches in other.rows.items():
+            self.rows[key] += batches
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
 
@@ -224,10 +224,8 @@ class FilterChanges:
 
     def __call__(self, blocks: Iterable[Entries]) -> ChangeResult:
         result = ChangeResult()
-        batches = []
         for entries in blocks:
-            batches += self._by_topic[entries.topic].compare(entries, result)
-        result.rows = pa.Table.from_batches(batches, CHANGED)
+            self._by_topic[entries.topic].compare(entries, result)
         return result
 
 
@@ -254,8 +252,8 @@ class _ChangesOfTopic:
         ]
         self.filters = TopicFilters(_NO_BIT_MAP, windows=[*windows, *pending_windows, *windows, *in_force])
 
-    def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
-        """Adds the counts of a block to ``result``. Returns its rows."""
+    def compare(self, entries: Entries, result: ChangeResult) -> None:
+        """Adds the rows and the counts of a block to ``result``."""
         all_pulled = {
             window: change.pulled.among(entries)
             for window, (_, change) in enumerate(self._numbered)
@@ -266,7 +264,6 @@ class _ChangesOfTopic:
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
         change_flags, flags_in_force = np.split(matched, [3 * len(self._numbered)])
         in_force = iter(flags_in_force)
-        batches = []
         for window, (number, change) in enumerate(self._numbered):
             pulled, pending, matches = change_flags[window :: len(self._numbered)]
             received = among(entries.commitlog_offset, change.received) & in_time
@@ -287,8 +284,8 @@ class _ChangesOfTopic:
                 result.same_losses[number] += int((lost & ~before).sum())
             for kind, flags in ((GAINED, gained), (LOST, lost)):
                 if flags.any():
-                    batches.append(_rows(number, kind, entries, np.flatnonzero(flags)))
-        return batches
+                    columns = [pa.array(getattr(entries, name)[flags]) for name in CHANGED.names]
+                    result.rows[number, kind].append(pa.RecordBatch.from_arrays(columns, schema=CHANGED))
 
 
 def _count_kept(number: int, entries: Entries, kept: npt.NDArray[np.bool_], result: ChangeResult) -> None:
@@ -306,12 +303,6 @@ def _window(
     physical_ranges: Mapping[int, OffsetRange],
 ) -> PullWindow:
     return PullWindow(message_filter, BEGINNING, *stored, None, offsets, only_listed, physical_ranges).without_bit_map
-
-
-def _rows(number: int, kind: str, entries: Entries, at: Int64s) -> pa.RecordBatch:
-    columns = [pa.repeat(pa.scalar(number, pa.int32()), len(at)), pa.repeat(kind, len(at))]
-    columns += [pa.array(getattr(entries, name)[at]) for name in CHANGED.names[2:]]
-    return pa.RecordBatch.from_arrays(columns, schema=CHANGED)
 
 
 # What groups pulled and received.
@@ -623,14 +614,27 @@ def what_if(
     ):
         total.add(part)
     findings = findings_of_rows(facts, wanted)
+    messages_of = cache(partial(MessagesOfTopic, facts.warehouse, facts.name))
     return [
-        _what_if(facts, number, old, new, number >= len(wanted), period, total, change.in_force is not None, findings)
+        _what_if(
+            facts,
+            messages_of(new.topic),
+            number,
+            old,
+            new,
+            number >= len(wanted),
+            period,
+            total,
+            change.in_force is not None,
+            findings,
+        )
         for number, ((old, new), change) in enumerate(zip(pairs, compared, strict=True))
     ]
 
 
 def _what_if(
     facts: BrokerFacts,
+    messages: MessagesOfTopic,
     number: int,
     old: SubscriptionRow | None,
     new: SubscriptionRow,
@@ -640,9 +644,9 @@ def _what_if(
     has_filter_in_force: bool,
     findings: Sequence[Finding],
 ) -> WhatIf:
-    changes, kinds = total.rows["change"], total.rows["kind"]
     sides = {
-        kind: total.rows.filter(pc.and_(pc.equal(changes, number), pc.equal(kinds, kind))) for kind in (GAINED, LOST)
+        kind: sorted_by(pa.Table.from_batches(total.rows[number, kind], CHANGED), "commitlog_offset")
+        for kind in (GAINED, LOST)
     }
     kept = {(day, queue): count for (change, day, queue), count in total.kept.items() if change == number}
     against = total.new_gains, total.new_losses, total.same_gains, total.same_losses
@@ -655,8 +659,8 @@ def _what_if(
         stored=total.stored[number],
         relation=relation(before, after) if before is not None and after is not None else None,
         kept=sum(kept.values()),
-        gained=_changed(facts, new.topic, sides[GAINED]),
-        lost=_changed(facts, new.topic, sides[LOST]),
+        gained=_changed(messages, sides[GAINED]),
+        lost=_changed(messages, sides[LOST]),
         against_in_force=AgainstInForce(*(counts[number] for counts in against)) if has_filter_in_force else None,
         by_queue=_by_queue(kept, sides[GAINED], sides[LOST]),
         scanned=total.scanned[number],
@@ -668,10 +672,8 @@ def _what_if(
     )
 
 
-def _changed(facts: BrokerFacts, topic: str, rows: pa.Table) -> ChangedMessages:
-    rows = sorted_by(rows, "commitlog_offset")
-    offsets = rows["commitlog_offset"].to_numpy()
-    messages, others = messages_at(facts.warehouse, facts.name, topic, offsets) if len(rows) else ([], [])
+def _changed(messages_of_topic: MessagesOfTopic, rows: pa.Table) -> ChangedMessages:
+    messages, others = messages_of_topic.newest_at(rows["commitlog_offset"].to_numpy())
     traits = common_traits([row["properties"] or {} for row in messages], [row["properties"] or {} for row in others])
     return ChangedMessages(rows, [_with_place(row, rows) for row in messages[:SAMPLES]], traits)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -84,33 +85,49 @@ def _topic_messages(messages: Messages, rows: Int64s, names: Sequence[str]) -> T
     return TopicMessages(len(rows), messages.properties({*names, TAGS}, rows), tags_codes(tags))
 
 
-def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDArray[np.int64]) -> tuple[Rows, Rows]:
-    """The newest of the messages at ``offsets`` (ascending), and others of the topic stored beside them.
+class MessagesOfTopic:
+    """Finds messages of a topic by their offsets. The row groups that it read last are kept for the next search."""
 
-    Rows of COLUMNS, at most MOST_AT_OFFSETS each, the newest first; ``properties`` is a dictionary or None. An LMQ has
-    messages of other topics: only ``offsets`` say which these are.
-    """
-    where = () if is_lmq(topic) else [one_of("topic", [topic])]
-    storage = warehouse.log(COMMITLOG).storage
-    at_offsets: Rows = []
-    others: Rows = []
-    read = 0
-    for file in _newest_files_first(warehouse, broker_name):
-        if not len(_between(offsets, (file.least["commitlog_offset"], file.greatest["commitlog_offset"] + 1))):
-            continue
-        with open_data_file(COMMITLOG, storage, file.path) as opened:
-            for number, group in reversed(list(enumerate(opened.row_groups))):
+    def __init__(self, warehouse: Warehouse, broker_name: str, topic: str) -> None:
+        self._storage = warehouse.log(COMMITLOG).storage
+        self._files = _newest_files_first(warehouse, broker_name)
+        self._where = () if is_lmq(topic) else [one_of("topic", [topic])]
+        self._bounds = cache(self._read_bounds)
+        self._rows = lru_cache(MOST_ROW_GROUPS)(self._read_rows)
+
+    def newest_at(self, offsets: NDArray[np.int64]) -> tuple[Rows, Rows]:
+        """The newest of the messages at ``offsets`` (ascending), and others of the topic stored beside them.
+
+        Rows of COLUMNS, at most MOST_AT_OFFSETS each, the newest first; ``properties`` is a dictionary or None. An LMQ
+        has messages of other topics: only ``offsets`` say which these are.
+        """
+        at_offsets: Rows = []
+        others: Rows = []
+        read = 0
+        for file in self._files:
+            if not len(_between(offsets, (file.least["commitlog_offset"], file.greatest["commitlog_offset"] + 1))):
+                continue
+            for number, bounds in reversed(list(enumerate(self._bounds(file.path)))):
                 if len(at_offsets) >= MOST_AT_OFFSETS or read >= MOST_ROW_GROUPS:
                     return at_offsets, others
-                bounds = group.column(0).statistics  # of commitlog_offset
-                if len(wanted := _between(offsets, (bounds.min, bounds.max + 1))):
-                    rows = filtered(opened.read(number, file_columns(["topic", *COLUMNS])), where)
+                if len(wanted := _between(offsets, bounds)):
+                    rows = self._rows(file.path, number)
                     is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(wanted))
                     at_offsets += _newest(rows, is_wanted, MOST_AT_OFFSETS - len(at_offsets))
-                    if where:
+                    if self._where:
                         others += _newest(rows, pc.invert(is_wanted), MOST_AT_OFFSETS - len(others))
                     read += 1
-    return at_offsets, others
+        return at_offsets, others
+
+    def _read_bounds(self, path: str) -> Sequence[PhysicalRange]:
+        """The physical offsets of the messages in each row group of a file."""
+        with open_data_file(COMMITLOG, self._storage, path) as opened:
+            statistics = [group.column(0).statistics for group in opened.row_groups]  # of commitlog_offset
+        return [(each.min, each.max + 1) for each in statistics]
+
+    def _read_rows(self, path: str, number: int) -> pa.Table:
+        with open_data_file(COMMITLOG, self._storage, path) as opened:
+            return filtered(opened.read(number, file_columns(["topic", *COLUMNS])), self._where).combine_chunks()
 
 
 def _newest_files_first(warehouse: Warehouse, broker_name: str) -> list[StoredFile]:
@@ -123,6 +140,8 @@ def _between(offsets: NDArray[np.int64], bounds: PhysicalRange) -> NDArray[np.in
 
 
 def _newest(rows: pa.Table, mask: pa.ChunkedArray, most: int) -> Rows:
+    if not most:
+        return []
     at = pc.indices_nonzero(mask)
     last = rows.take(at.slice(max(0, len(at) - most)))
     return view(last, COLUMNS).to_pylist(maps_as_pydicts="strict")[::-1] if len(last) else []

@@ -43,7 +43,12 @@ def offsets(begin: int, end: int) -> PulledMessages:
 
 
 def rows(result: ChangeResult) -> list[tuple[str, int]]:
-    return [(row["kind"], row["queue_offset"]) for row in result.rows.to_pylist()]
+    return [
+        (kind, queue_offset)
+        for (_, kind), batches in result.rows.items()
+        for batch in batches
+        for queue_offset in batch["queue_offset"].to_pylist()
+    ]
 
 
 def against_in_force(result: ChangeResult) -> tuple[int, ...]:
