@@ -840,6 +840,7 @@ class GroupNightPlan:
                     self._reason = ANSWERED if was_refused else RETURNED
                 # In order, what was not acknowledged comes again.
                 goes_back = self._begins_anew or (self._reason == RETURNED and self._group_start.is_in_order)
+                self._note_never_watched(step, self._position)
                 self._start(step, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
                 self._begins_anew, self._leave = False, None
                 self._note_unseen(step, {})
@@ -930,6 +931,12 @@ class GroupNightPlan:
             self.uncertain.pulled_unwatched(self._windows.windows, since, step.at)
             if step.moment is not Moment.START:
                 self.uncertain.not_watched(since, step.at, ends)
+
+    def _note_never_watched(self, step: TimelineStep, begin: Position) -> None:
+        """Before anybody watched a group (since 0), it may have pulled what is before the ``begin`` of its start."""
+        if self._line.unseen.get(step.at) == 0:
+            until, is_listed = (step.at, True) if begin.stored_from is None else (begin.stored_from, False)
+            self.uncertain.not_watched(0, until, begin.offsets, only_listed=is_listed)
 
     def _note_in_flight(self, leave: TimelineStep, committed: Offsets) -> SubscriptionRow:
         """What the group had not ``committed`` when it left comes again. Returns the subscription that it had."""

@@ -190,14 +190,18 @@ class GroupUncertainty:
     unseen: list[UncertainRange] = field(default_factory=list)
     of_windows: list[UncertainRange] = field(default_factory=list)
 
-    def not_watched(self, since: int, until: int, ends: Offsets) -> None:
-        """What was stored in [``since``, ``until``) (ms) in the night was not watched, up to the offsets ``ends``."""
+    def not_watched(self, since: int, until: int, ends: Offsets, only_listed: bool = False) -> None:
+        """What was stored in [``since``, ``until``) (ms) in the night was not watched, up to the offsets ``ends``.
+
+        With ``only_listed``, only in the queues of ``ends``.
+        """
         begin = after_night(self.as_of, since)
         if begin < until:
             offsets = {queue_id: (0, end) for queue_id, end in ends.items()}
             change = UncertainRange(
-                *self.key, FALSE, TRUE, begin, until, changed_at=until, offsets=offsets, reason=NOT_WATCHED
-            )
+                *self.key, FALSE, TRUE, begin, until, changed_at=until, offsets=offsets, only_listed=only_listed,
+                reason=NOT_WATCHED,
+            )  # fmt: skip
             self.unseen.append(change)
 
     def pulled_unwatched(self, windows: Iterable[PullWindow], since: int, until: int) -> None:

@@ -103,6 +103,15 @@ def test_a_group_begins_at_the_offset_that_it_had(broker: GrowingBroker) -> None
     assert uncertain(broker) == 0
 
 
+def test_what_was_stored_before_a_group_was_first_looked_at_is_uncertain(broker: GrowingBroker) -> None:
+    """Other clients may have been there, and have pulled what is before the offset at which this one began."""
+    broker.night([json.dumps(json.loads(came(after(4), ANY, 3)) | {"since": 0})])
+    assert broker.received("cg") == [3, 4, 5, 6, 7, 8, 9]
+    assert uncertain(broker) == 4
+    assert explained(broker) == {NO_SUBSCRIPTION_THEN: [0, 1, 2], NOT_WATCHED: [3]}
+    assert broker.passes_audits()
+
+
 def test_what_a_group_pulled_at_its_start_is_uncertain_if_it_may_have_subscribed_to_something_else(
     broker: GrowingBroker,
 ) -> None:
