@@ -33,6 +33,8 @@ from filtering.subscriptions.events import (
 from filtering.subscriptions.history import in_force_at, states_by_key, subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.subscriptions.watch import NOBODY, Look, WatchedGroup, changes
+from filtering.time_spans import FOREVER
+from schemas.commitlog import COMMITLOG
 from schemas.deliveries import RECORDED
 from schemas.delta.table import Table
 from schemas.delta.table_rows import (
@@ -135,6 +137,13 @@ class BrokerFacts:
     def history_is_incomplete(self) -> bool:
         """Whether the history of subscriptions begins with a snapshot, so that earlier ones are unknown."""
         return bool(self.last.inputs.get(FIRST_SNAPSHOT))
+
+    @property
+    def was_recorded_late(self) -> bool:
+        """Whether clients that the first look of a recording found came after the oldest message."""
+        files = self.warehouse.files(COMMITLOG, self.name)
+        oldest = min((file.least["store_timestamp"] for file in files), default=FOREVER)
+        return any(event.since == 0 and event.at > oldest for event in self.events)
 
     @property
     def as_of(self) -> int:
@@ -435,7 +444,7 @@ def with_present_state(facts: BrokerFacts, broker: LiveBroker) -> BrokerFacts:
             events += changes(name, NOBODY, watched, look, offsets_of[name], registered[name])
     for name in sorted({row.consumer_group for row in facts.in_force if row.is_consuming} - online.keys()):
         events.append(SubscriptionEvent(at, Operation.UNREGISTER, name, committed=offsets_of[name]))
-    events = [replace(event, at=at) for event in events]
+    events = [replace(event, at=at, since=None) for event in events]
     return replace(facts, newer=NewerState(committed, at, ends, events))
 
 

@@ -163,7 +163,7 @@ class _Queues:
         self._log_start = log_start
         self._has_extension = facts.broker.enable_consume_queue_ext or has_extension(store)
         self._switched = _switched_extension(facts)
-        self._knows_bit_maps = not facts.history_is_incomplete
+        self._knows_bit_maps = not (facts.history_is_incomplete or facts.was_recorded_late)
         self._database = database_index(store)
         self._index = self._database or QueueIndex(store)
         self._topics = read_topics(store)

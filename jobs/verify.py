@@ -52,8 +52,8 @@ def main(arguments: list[str]) -> None:
 def _print(verification: Verification) -> None:
     if not verification.knows_bit_maps:
         print(
-            "cannot judge the filter bit maps: the history is incomplete, since the first subscriptions came from a "
-            "snapshot and not from events"
+            "cannot judge the filter bit maps: the first subscriptions are not known, since the history begins with a "
+            "snapshot, or the recording later than the log"
         )
     if verification.newer:
         newer = counted(verification.newer, "entry", "entries")
