@@ -45,7 +45,6 @@ from jobs.night.inputs import (
     SubscriptionFile,
     broker_of,
     read_brokers,
-    read_file,
     read_filter_hooks,
     read_subscriptions,
 )
@@ -540,11 +539,11 @@ def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
 
 
 def _recorded_entry(options: argparse.Namespace, stores: Sequence[Storage]) -> BrokerEntry:
-    """The broker of --store, with what --recorded has of it."""
-    if options.brokers or options.broker_config or options.subscriptions or options.rocketmq_version:
+    """The broker of --store, with what --recorded has of it, and --subscriptions of what it has not."""
+    if options.brokers or options.broker_config or options.rocketmq_version:
         raise UsageError(
-            "--recorded has the subscriptions, the configuration and the version: leave out --subscriptions, "
-            "--broker-config, --rocketmq-version and --brokers"
+            "--recorded has the configuration and the version: leave out --broker-config, --rocketmq-version and "
+            "--brokers"
         )
     if not stores or any(_message_log(store) is not None for store in stores):
         raise UsageError("--recorded needs --store with a copy of the broker's store folder")
@@ -556,7 +555,9 @@ def _recorded_entry(options: argparse.Namespace, stores: Sequence[Storage]) -> B
         whose = "its topics.json does not say of which broker it is" if in_store is None else f"it is of {in_store}"
         raise UsageError(f"{stores[0].root}: {whose}, and {options.recorded} has {', '.join(brokers)}")
     broker = brokers[in_store]
-    recorded = replace(read_file(broker.events), watched_to=broker.until)
+    read = shared.subscriptions_of([broker.events, *(options.subscriptions or ())])
+    assert read is not None
+    recorded = replace(read, watched_to=broker.until)
     taken_at = StoreSnapshot(stores[-1]).taken_at
     if taken_at > broker.until + NOT_WATCHED_FOR:
         gaps = (*recorded.events.not_watched, (broker.until, taken_at))

@@ -310,7 +310,8 @@ def _night_parser(job: str, description: str | None, steps: frozenset[Step], exa
         )  # fmt: skip
         parser.add_argument(
             "--recorded", type=Path, metavar="DIR",
-            help="what record wrote: the subscriptions, the configuration and the version of the broker of --store",
+            help="what record wrote: the subscriptions, the configuration and the version of the broker of --store; "
+            "--subscriptions adds what it has not",
         )  # fmt: skip
         parser.add_argument(
             "--metrics", type=_prom_file, metavar="FILE",

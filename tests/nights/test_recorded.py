@@ -201,11 +201,29 @@ def test_a_recording_is_all_that_a_night_needs(broker: GrowingBroker) -> None:
     assert "RocketMQ 4.9.7" in ended.out
     assert broker.received("cg") == [0, 1, 2, 3, 4]
     refused = broker.run(nightly, *arguments, "--broker-config", broker.folder / "broker.conf")
-    assert (refused.code, "--recorded has the subscriptions" in refused.error) == (2, True)
+    assert (refused.code, "--recorded has the configuration" in refused.error) == (2, True)
     empty = broker.folder / "empty"
     empty.mkdir()
     refused = broker.run(nightly, *arguments[:2], "--recorded", empty, *arguments[4:])
     assert (refused.code, "has no recording" in refused.error) == (2, True)
+
+
+def test_a_group_that_was_gone_before_record_came_is_typed(broker: GrowingBroker) -> None:
+    folder = recording(broker)
+    broker.commit(cg=10, cg_gone=10)
+    typed = broker.folder / "typed.yaml"
+    typed.write_text("- {group: cg_gone, topic: T, tag: '*', at: 2020-01-01, consume_from: first}\n")
+
+    def night(*more: object) -> str:
+        given = ("--store", broker.folder / "store", "--recorded", folder, "--warehouse", broker.folder / "w", *more)
+        ended = broker.run(nightly, *given)
+        assert ended.code == 0, ended.error
+        return ended.out
+
+    assert "without a known subscription: 1; they are not replayed: cg_gone;" in night()
+    night("--subscriptions", typed, "--redo-from", 0)
+    assert broker.received("cg_gone") == list(range(10))
+    assert "nothing new" in night("--subscriptions", typed)
 
 
 def test_what_record_saw_after_a_night_begins_after_it(broker: GrowingBroker) -> None:
