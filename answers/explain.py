@@ -53,6 +53,7 @@ from filtering.consumption.clients import ClientChecks, dropping_clients
 from filtering.consumption.group import StartReason
 from filtering.consumption.uncertainty import (
     BEGAN_AT_END,
+    BEGAN_EARLIER,
     COMMITTED_AWAY,
     DELETED,
     DELETED_TONIGHT,
@@ -380,7 +381,9 @@ NO_SUBSCRIPTION_THEN = (
 )
 
 
-_UNSEEN = (NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL, HANDED_OVER)
+_UNSEEN = (
+    NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL, HANDED_OVER, DELETED_TONIGHT, BEGAN_EARLIER
+)  # fmt: skip
 """The reasons of windows of which it is not known whether, or under which subscription, the group pulled in them."""
 
 
@@ -917,7 +920,7 @@ class Explainer:
                 filters = [delivers(row) or FALSE for row in around if row.is_consuming]
                 passes = {holds(each, explanation.message.properties) for each in filters}
                 applies = len(passes) > 1
-            elif why == LEFT_PULL:
+            elif why in (LEFT_PULL, DELETED_TONIGHT, BEGAN_EARLIER):
                 applies = not is_delivered and self._would_deliver(explanation.message, key[0], at)
             else:
                 applies = is_delivered or why != BEGAN_AT_END
@@ -1187,8 +1190,6 @@ class Explainer:
             )
             return NotPulled(f"no client of the group was online when it was stored; {then}", is_pending=bool(away))
         windows = self._windows.of(message, consumer_group)
-        if any(window.reason == DELETED_TONIGHT for window in windows):
-            return NotPulled(DELETED_TONIGHT)
         if any(window.kind is WindowKind.LOST for window in windows):
             return NotPulled(DELETED)
         is_passed = is_before and message.commitlog_offset >= begin

@@ -54,9 +54,11 @@ from filtering.consumption.offsets import (
 )
 from filtering.consumption.uncertainty import (
     BEGAN_AT_END,
+    BEGAN_EARLIER,
     CLIENT_RESET,
     COMMITTED_AWAY,
     DELETED,
+    DELETED_TONIGHT,
     FIRST_PULL,
     IN_ORDER,
     GroupUncertainty,
@@ -285,6 +287,21 @@ class GroupStart:
         """Where it begins at ``at`` (ms) as at its first start; in other queues where an operator set it ``since``."""
         begin = self._without_offsets(at)
         return replace(begin, offsets=begin.offsets | since.offsets, reset=since.reset)
+
+    def shortened_tonight(self) -> list[int]:
+        """The queues of which the broker deleted messages in the night: before that, it begins at other ones."""
+        topic, so_far = self.key[1], self.offsets_so_far
+        reason = start_reason(topic, self.consume_from, self.pops)
+        needs_first_message = with_first_message(reason) is not reason
+        if self.broker_offsets.log_start <= (so_far.log_start or 0) or (
+            needs_first_message and self.pops and not self.from_first_message
+        ):
+            return []
+        queues = self.broker_offsets.min_offsets.get(topic, {}).items()
+        shortened = [queue_id for queue_id, first in queues if first > 0]
+        if needs_first_message:
+            return [queue_id for queue_id in shortened if so_far.may_have_first(topic, queue_id)]
+        return shortened
 
     def offsets(self, queue_ids: Iterable[int]) -> dict[int, int]:
         """By queue id, the offset at which it would begin now without any; NO_END is the end of the queue."""
@@ -721,6 +738,10 @@ ANSWERED = "the broker answers its pulls, which it refused before"
 OFFSETS_REMOVED = "begins as at its first start: the broker had no offset of it any more"
 CHANGED = "subscription changed"
 RESET = "reset by an operator"
+_AT_KNOWN_OFFSETS = {
+    RESET, f"{FIRST_START}: {StartReason.RESET}", f"{FIRST_START}: {StartReason.COMMITTED}"
+}  # fmt: skip
+"""Reasons to begin in a queue which do not depend on its first message."""
 _OTHER_QUEUES = -1
 """Instead of a queue id: all queues that are not listed."""
 QUEUE_BEGAN_AGAIN = "a queue began again"
@@ -1007,9 +1028,14 @@ class GroupNightPlan:
         if deleted:
             lost = replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=DELETED)
             self.lost.append(lost)
-            if self._offsets_so_far.log_start is not None:
-                self.uncertain.of_windows.append(deleted_tonight(lost, self._offsets_so_far.log_start))
+            self._note_deleted(lost, DELETED_TONIGHT)
         reasons = self._start_reasons(ranges, step.at)
+        if self._reason in (FIRST_START, OFFSETS_REMOVED):
+            known = {queue_id for queue_id, reason in reasons.items() if reason in _AT_KNOWN_OFFSETS}
+            in_others = 0 if position.stored_from is None else NO_END
+            shortened = [each for each in self._group_start.shortened_tonight() if each not in known]
+            skipped = {each: (0, ranges[each][0] if each in ranges else in_others) for each in shortened}
+            self._note_deleted(replace(window, offsets=skipped, only_listed=True), BEGAN_EARLIER)
         window = replace(window, reason=reasons.pop(_OTHER_QUEUES))
         for reason in dict.fromkeys(reasons.values()):
             if reason != window.reason:
@@ -1029,6 +1055,12 @@ class GroupNightPlan:
             if self._reason == FIRST_START and position.stored_from == step.at and not step.row.pops:
                 change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, BEGAN_AT_END)
                 self.uncertain.changes.append(replace(change, stored_to=step.at + FIRST_PULL))
+
+    def _note_deleted(self, skipped: PullWindow, reason: str) -> None:
+        """The group may have pulled the messages of a window before the broker deleted some of them in this night."""
+        if skipped.offsets and self._broker_offsets.log_start > 0:
+            log_start = self._offsets_so_far.log_start or 0
+            self.uncertain.of_windows.append(deleted_tonight(skipped, log_start, reason))
 
     def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, str]:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""

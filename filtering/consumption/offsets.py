@@ -288,7 +288,7 @@ class OffsetsSoFar:
     ``last_stored``: when the last message was stored that earlier nights read (ms; None: not known). It is before
     ``as_of`` if the copy of the log was older than the rest of the snapshot. ``began_at``: by topic and queue id, when
     a queue began again (ms), if it did. ``log_start``: the physical offset at which the log began then; None if it is
-    not known.
+    not known. ``may_have_first``: whether a queue of a topic may have had its first message then.
     """
 
     as_of: int | None = None
@@ -296,6 +296,7 @@ class OffsetsSoFar:
     last_stored: int | None = None
     began_at: Mapping[tuple[str, int], int] = field(default_factory=dict)
     log_start: int | None = None
+    may_have_first: Callable[[str, int], bool] = lambda topic, queue_id: True
 
     def topic_offsets(self, topic: str) -> TopicOffsets:
         return self.topics.get(topic, NO_QUEUES)

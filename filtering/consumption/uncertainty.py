@@ -68,6 +68,7 @@ NOT_PULLED = 1_000
 FIRST_PULL = 2_000
 """ms: until a client that has just registered has asked for the end of its queues; 0.8 s were seen."""
 BEGAN_AT_END = "the group began at the end of the queue, some time after it was registered"
+BEGAN_EARLIER = "the group began at a message that the broker deleted in the same night, if it came before that"
 REQUEST_GAP = 2_000
 """ms: between two requests of a client that pops, while it consumes; 1 ms to 1.7 s were seen."""
 SETTINGS = 300_000
@@ -147,14 +148,14 @@ def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> Uncert
     return None if matches == after else UncertainRange.in_window(window, matches, after, RESET_BY_CLIENTS)
 
 
-def deleted_tonight(lost: PullWindow, log_start: int) -> UncertainRange:
-    """The messages of ``lost`` that the broker still had at the end of the last night, when the log began at
-    ``log_start``: it may have deleted them after the group had come back and pulled them.
+def deleted_tonight(skipped: PullWindow, log_start: int, reason: str) -> UncertainRange:
+    """The messages of ``skipped`` that the broker still had at the end of the last night, when the log began at
+    ``log_start``: it may have deleted them after the group had come and pulled them.
     """
-    ranges = {queue_id: lost.physical_ranges.get(queue_id, EVERYWHERE) for queue_id in lost.offsets}
+    ranges = {queue_id: skipped.physical_ranges.get(queue_id, EVERYWHERE) for queue_id in skipped.offsets}
     there = {queue_id: (max(begin, log_start), end) for queue_id, (begin, end) in ranges.items()}
-    window = replace(lost, physical_ranges=there)
-    return UncertainRange.in_window(window, FALSE, lost.message_filter.delivered, DELETED_TONIGHT)
+    window = replace(skipped, physical_ranges=there)
+    return UncertainRange.in_window(window, FALSE, skipped.message_filter.delivered, reason)
 
 
 def matched_by_some(

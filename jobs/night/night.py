@@ -41,6 +41,7 @@ from filtering.consumption.broadcasting import broadcasting_clients
 from filtering.consumption.offsets import BrokerOffsets, QueueRestart
 from filtering.consumption.plan import NOTHING_PLANNED, NightPlan, plan_night
 from filtering.consumption.queues import QueueNight, find_restarts, queue_nights
+from filtering.consumption.uncertainty import BEGAN_EARLIER, DELETED_TONIGHT
 from filtering.delivery.entries import Int64s, MultiDispatch, MultiQueue, Queue
 from filtering.delivery.message_filter import NightFilters
 from filtering.delivery.pull_window import (
@@ -48,7 +49,6 @@ from filtering.delivery.pull_window import (
     FilterDataInForce,
     PullWindow,
     UncertainRange,
-    WindowKind,
     filter_data_in_force,
 )
 from filtering.frozen import frozen
@@ -281,14 +281,16 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
     """The first run whose stored messages are filtered again; None if there is none."""
     runs = []
     still_there = state.nights[first_beyond(state.nights, state.offsets.log_start or 0) :]
-    for window in (*plan.backlog, *plan.lost):
-        offsets = state.topics.get(window.topic)
+    deleted = [change for change in plan.uncertain_ranges if change.reason in (DELETED_TONIGHT, BEGAN_EARLIER)]
+    parts: list[PullWindow | UncertainRange] = [*plan.backlog, *deleted]
+    for part in parts:
+        offsets = state.topics.get(part.topic)
         if offsets is None:
             continue
         for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True):
-            low, high = window.range_of(queue_id)
-            if low < min(end, high) and (run := state.first_run_with(window.topic, queue_id, low)):
-                if window.kind is not WindowKind.LOST:
+            low, high = part.offsets.get(queue_id, (0, 0) if part.only_listed else (0, NO_END))
+            if low < min(end, high) and (run := state.first_run_with(part.topic, queue_id, low)):
+                if isinstance(part, PullWindow):
                     runs.append(run)
                 elif still_there:
                     runs.append(max(run, still_there[0].run))

@@ -57,6 +57,7 @@ from schemas.run_ledger import (
     LedgerEntry,
     earlier_configs,
     filtered_to,
+    first_beyond,
     nights_of,
     unreplaced_runs,
 )
@@ -127,7 +128,7 @@ class BrokerState:
     def offsets(self) -> OffsetsSoFar:
         last_stored = self.last.last_stored if self.last else None
         log_start = self.nights[-1].log_start if self.nights else None
-        return OffsetsSoFar(self.as_of, self.topics, last_stored, self._began_at, log_start)
+        return OffsetsSoFar(self.as_of, self.topics, last_stored, self._began_at, log_start, self._may_have_first)
 
     @cached_property
     def _began_at(self) -> dict[tuple[str, int], int]:
@@ -135,6 +136,20 @@ class BrokerState:
         if not any(known.begins.any() for known in self.topics.values()):
             return {}
         return {(topic, each.queue_id): each.at for topic, each in _restarts(self._present_progress)}
+
+    def _may_have_first(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue may have had its first message when the last night ended: the log had some of its night."""
+        if (topic, queue_id) not in self._first_entries:
+            return True
+        first, run = self._first_entries[topic, queue_id]
+        gone = first_beyond(self.nights, self.nights[-1].log_start or 0)
+        return first == 0 and (gone == 0 or run > self.nights[gone - 1].run)
+
+    @cached_property
+    def _first_entries(self) -> dict[tuple[str, int], tuple[int, str]]:
+        """By queue, the first offset that is in the tables, and its run."""
+        rows = tuples(self._present_progress, "topic", "queue_id", "from_offset", "run")
+        return {(topic, queue_id): (first, run) for topic, queue_id, first, run in reversed(list(rows))}
 
     @cached_property
     def progress(self) -> pa.Table:

@@ -5,7 +5,7 @@ A trace is stronger than any rule, so it decides
 - the messages in *uncertain* windows, those of clients that disagree, and those that were in flight when the group left
   or changed its subscription: one that a client traced is DELIVERED, and one that complete traces deny is DENIED
   (:mod:`schemas.messages.traces`);
-- whether a group got the messages that the broker deleted in the night in which it came back for them;
+- whether a group got the messages that the broker deleted in the night in which it came for them;
 - how often a message was received: if a client traced it more often than the rules say, the other times are
   deliveries, too, as when a client leaves while it consumes;
 - whether a client got what the broker's record says that a pop handed out: it may have been dropped by its tags, given
@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.consumption.uncertainty import HELD_PULL_MS
+from filtering.consumption.uncertainty import BEGAN_EARLIER, HELD_PULL_MS
 from filtering.delivery import MATCH, Outcome
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import ConsumeMode, PullWindow, WindowKind
@@ -270,7 +270,7 @@ class TracedDeliveries:
                     covered.is_open[own] |= (since <= window.stored_to) & (window.stored_to <= until)
                 if window.kind is WindowKind.LOST:
                     covered.is_lost[inside] = run == self._changes.run
-                if window.kind in (*PULLED, WindowKind.LOST):
+                if window.kind in (*PULLED, WindowKind.LOST) or window.reason == BEGAN_EARLIER:
                     covered.is_filtered[inside] = True
                     covered.is_of_client[inside] = window.is_of_client
                     covered.subscription_from[inside] = window.subscription_from

@@ -7,11 +7,12 @@ the first messages of its queues before; and one before that. `live` has what th
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from filtering.consumption.uncertainty import BEGAN_AT_END
+from filtering.consumption.uncertainty import BEGAN_AT_END, BEGAN_EARLIER
 from jobs import explain, lag, maintain, nightly, what_if
 from tests.broker_log import EVERY, FIRST_TIME
 from tests.captures import capture
@@ -215,7 +216,38 @@ def test_a_group_asks_for_the_end_of_a_queue_some_time_after_it_was_registered(b
     answers = {at: json.loads(broker.run(explain, *place, at).out) for at in range(353, 360)}
     assert [at for at, answer in answers.items() if answer["uncertain"] == BEGAN_AT_END] == [355, 356]
     stats = rows_of(broker.folder / "w", "delivery_stats")
-    assert sum(row["uncertain"] for row in stats) == 2
+    assert sum(row["uncertain"] for row in stats) == 355 + 2
+
+
+@pytest.mark.parametrize("consume_from", ["first", "last"])
+def test_a_group_may_have_begun_before_the_broker_deleted_messages_in_the_same_night(
+    broker: GrowingBroker, consume_from: str
+) -> None:
+    """It then began at the queue's first message. A group of the next night begins at the first one that is left."""
+    other = night_before_a_deletion(broker)
+    start = event(after(355), "register", "cg", type="SQL92", expression="n <> '3'", consume_from=consume_from)
+    broker.night([other, start])
+    kept = kept_from(broker)
+    given = range(kept if consume_from == "first" else 355, 360)
+    check(broker, list(given))
+    place = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--json", "--offset")
+    for at, is_uncertain in ((0, True), (3, False), (kept - 1, True), (kept, consume_from == "last"), (359, False)):
+        uncertain = json.loads(broker.run(explain, *place, at).out)["uncertain"]
+        assert (uncertain == BEGAN_EARLIER) is is_uncertain, at
+    broker.grow()
+    broker.log.write(broker.folder / "store", broker.log.segment)
+    broker.log.write_queues(broker.folder / "store")
+    late = event(after(365), "register", "late", type="SQL92", expression=EVERYTHING, consume_from=consume_from)
+    broker.night([other, start, late])
+    assert broker.passes_audits()
+    counted: defaultdict[str, int] = defaultdict(int)
+    for row in rows_of(broker.folder / "w", "delivery_stats"):
+        counted[row["consumer_group"]] += row["uncertain"]
+    assert counted == {
+        "cg_other": 0,
+        "cg": 354 + 2 if consume_from == "last" else kept - 1,
+        "late": 0 if consume_from == "first" else 2,
+    }
 
 
 def test_what_if_counts_what_was_pulled_before_the_offset_was_moved_forward(broker: GrowingBroker) -> None:
