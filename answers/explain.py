@@ -920,7 +920,9 @@ class Explainer:
                 filters = [delivers(row) or FALSE for row in around if row.is_consuming]
                 passes = {holds(each, explanation.message.properties) for each in filters}
                 applies = len(passes) > 1
-            elif why in (LEFT_PULL, DELETED_TONIGHT, BEGAN_EARLIER):
+            elif why in (DELETED_TONIGHT, BEGAN_EARLIER):
+                applies = self._would_deliver(explanation.message, key[0], at)
+            elif why == LEFT_PULL:
                 applies = not is_delivered and self._would_deliver(explanation.message, key[0], at)
             else:
                 applies = is_delivered or why != BEGAN_AT_END

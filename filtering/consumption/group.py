@@ -1078,8 +1078,8 @@ class GroupNightPlan:
         assert step.reset is not None
         if is_pulling and step.row.pops and self._filters.are_reset_by_clients:
             return  # clients that pop have no offset to reset
-        queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
-        offset = max(offset, self._broker_offsets.min_offset(self.group.key[1], queue_id))
+        queue_id, asked = step.reset.queue_id or 0, step.reset.queue_offset or 0
+        offset = max(asked, self._broker_offsets.min_offset(self.group.key[1], queue_id))
         self._windows.leave(queue_id)
         if not is_pulling:
             self._position.offsets[queue_id] = offset
@@ -1096,6 +1096,8 @@ class GroupNightPlan:
             kind=WindowKind.RESET, reason=RESET, mode=_mode(step.row),
         )  # fmt: skip
         self._windows.add(window)
+        if asked < offset:
+            self._note_deleted(replace(window, offsets={queue_id: (asked, offset)}), BEGAN_EARLIER)
         next_step = next(
             (later_step for later_step in later if later_step.moment in (Moment.CHANGE, Moment.STOP)), None
         )

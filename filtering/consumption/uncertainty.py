@@ -68,7 +68,7 @@ NOT_PULLED = 1_000
 FIRST_PULL = 2_000
 """ms: until a client that has just registered has asked for the end of its queues; 0.8 s were seen."""
 BEGAN_AT_END = "the group began at the end of the queue, some time after it was registered"
-BEGAN_EARLIER = "the group began at a message that the broker deleted in the same night, if it came before that"
+BEGAN_EARLIER = "the group began at a message that the broker deleted in the same night, if it came there before that"
 REQUEST_GAP = 2_000
 """ms: between two requests of a client that pops, while it consumes; 1 ms to 1.7 s were seen."""
 SETTINGS = 300_000
