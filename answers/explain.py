@@ -634,14 +634,16 @@ class PopsOfMessages:
 
 
 def after_change(
-    facts: BrokerFacts, message: StoredMessage, before: SubscriptionRow, pulled_at: int, is_delivered: bool
+    facts: BrokerFacts, message: StoredMessage, before: SubscriptionRow, pull: Pulled, is_delivered: bool
 ) -> str | None:
     """Why an earlier pull may have had the message in its answer, and what that changes; None if it did not.
 
-    The broker may have answered a pull from ``before`` the change with it, though the group pulled it at ``pulled_at``
-    (ms). If the pull brought its own subscription, this one filtered the message. Otherwise the client drops what its
-    old tags do not name. The first message that matches the old subscription ends this pull.
+    The broker may have answered a pull from ``before`` the change with it, though the group pulled it in ``pull``. If
+    the earlier one brought its own subscription, this one filtered the message, and the first message that matches it
+    ends this pull. Otherwise the client drops what its old tags do not name, and the first message ends it that has one
+    of these and passes the new subscription, too.
     """
+    pulled_at = pull.at
     if not before.end <= pulled_at == message.store_timestamp:
         return None
     between = [
@@ -652,7 +654,7 @@ def after_change(
     if before.sent_with_pull:
         then = _by_the_old_filter(facts, message, before, between, is_delivered)
     else:
-        then = _by_the_old_tags(facts, message, before, between) if is_delivered else None
+        then = _by_the_old_tags(facts, message, before, pull.row, between) if is_delivered else None
     if then is None:
         return None
     seconds = (pulled_at - before.end) / 1000
@@ -720,12 +722,20 @@ def _by_the_old_filter(
 
 
 def _by_the_old_tags(
-    facts: BrokerFacts, message: StoredMessage, before: SubscriptionRow, between: Sequence[Condition]
+    facts: BrokerFacts,
+    message: StoredMessage,
+    before: SubscriptionRow,
+    after: SubscriptionRow,
+    between: Sequence[Condition],
 ) -> str | None:
     if message.tags in (before.tags_set or ()):
         return None
-    old = [*between, one_of("tags_code", before.code_set or ())]
-    if facts.rows(CONSUMEQUEUE, ["queue_offset"], old).num_rows:
+    codes = set(before.code_set or ())
+    if after.tags_set:
+        codes &= set(after.code_set or ())
+    old = facts.rows(CONSUMEQUEUE, ["commitlog_offset"], [*between, one_of("tags_code", codes)])
+    passes = after.compiled.expression.predicate if after.compiled.expression is not None else TRUE
+    if any(holds(passes, each.properties) for each in read(facts, old["commitlog_offset"].to_pylist())):
         return None
     return f"the client then drops what {before.expression} does not name"
 
@@ -1289,7 +1299,7 @@ class Explainer:
             if changed_at <= pull.at or before.filter != pull.row.filter:
                 continue
             later = self._filtered(explanation.message, replace(pull, row=other, at=changed_at))
-            if later.outcome is not explanation.outcome:
+            if (later.outcome is Outcome.DELIVERED) is not (explanation.outcome is Outcome.DELIVERED):
                 seconds = (changed_at - pull.at) / 1000
                 return (
                     f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
@@ -1307,7 +1317,7 @@ class Explainer:
         for before in reversed(rows):
             since = [row for row in rows if before.valid_from < row.valid_from <= pull.at]
             if before.valid_to in changes and all(is_pulling(row, pull.config) for row in since):
-                why = after_change(self._facts, message, before, pull.at, is_delivered)
+                why = after_change(self._facts, message, before, pull, is_delivered)
                 if why is not None:
                     return why
         return None

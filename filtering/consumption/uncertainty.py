@@ -102,8 +102,9 @@ def uncertain_ranges(
         asked = old.expression if old.tags is TRUE else old.tags
         yield UncertainRange(*before.key, was, matches, at, at + HELD_PULL_MS, asked, at)
     elif old.client_tags is not TRUE and old.client_tags != new.client_tags:
-        both = And((matches, old.client_tags))
-        yield UncertainRange(*before.key, both, matches, at, at + HELD_PULL_MS, old.tags, at)
+        # A message with an old tag makes the broker answer the pull, if it finds something by the new subscription.
+        both, answered = And((matches, old.client_tags)), And((old.tags, new.tags, new.expression))
+        yield UncertainRange(*before.key, both, matches, at, at + HELD_PULL_MS, answered, at)
     if not is_tag_type(before.expression_type) and not before.sent_with_pull:
         yield UncertainRange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
     else:

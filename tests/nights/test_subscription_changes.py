@@ -488,6 +488,24 @@ def test_a_held_pull_keeps_the_subscription_that_it_brought(
     assert [offset for offset, why in enumerate(explained) if why] == uncertain
 
 
+@pytest.mark.parametrize(("type", "new"), [("SQL92", "TAGS IN ('b', 'c')"), ("TAG", "b || c")])
+def test_a_message_with_an_old_tag_ends_a_held_pull_only_if_the_new_subscription_finds_something(
+    broker: GrowingBroker, type: str, new: str
+) -> None:
+    """A real client dropped the message after one with an old tag that its new subscription did not match."""
+    for tag in "xbabcb":
+        broker.log.append(1, TAGS=tag)
+    broker.log.write(broker.folder / "store")
+    tags = event(BEFORE, "register", "cg", type="TAG", expression="a || c")
+    broker.night([tags, event(after(11), "register", "cg", type=type, expression=new)])
+    stats = rows_of(broker.folder / "w", "delivery_stats")
+    assert sum(row["uncertain"] for row in stats) == 2
+    place = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--offset")
+    explained = [json.loads(broker.run(explain, *place, offset, "--json").out) for offset in range(10, 16)]
+    assert [each["outcome"] == "DELIVERED" for each in explained] == [False, True, False, True, True, True]
+    assert [bool(each["uncertain"]) for each in explained] == [False, True, False, True, False, False]
+
+
 def test_a_list_from_a_warehouse_is_what_is_in_force(broker: GrowingBroker) -> None:
     """A list to begin with, for people and pull requests. Groups that are away are named, not listed."""
     lines = [
