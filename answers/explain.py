@@ -99,9 +99,10 @@ from filtering.journey import (
     way_to,
 )
 from filtering.names import DLQ_TOPIC_PREFIX, REAL_TOPIC, is_lmq, subscribed_topic
+from filtering.pops.handed_out import UncertainPops
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
-from filtering.sql92 import InvalidExpression, compile
+from filtering.sql92 import Expressions, InvalidExpression, compile
 from filtering.sql92.nodes import named_properties
 from filtering.sql92.reference import ExpressionPart, Result, trace
 from filtering.subscriptions.events import BROADCASTING
@@ -623,6 +624,28 @@ class PopsOfMessages:
         queue = self._queue(consumer_group, message.topic, message.queue_id)
         return queue.passed_over_at(message.commitlog_offset, message.queue_offset)
 
+    def uncertain(self, message: StoredMessage, consumer_group: str, rows: Sequence[SubscriptionRow]) -> str | None:
+        """Why the record leaves open whether a client got the message; None if it does not. ``rows``: its states."""
+        tags = pa.chunked_array([pa.array([message.tags], pa.string())])
+        for pop in self._queue(consumer_group, message.topic, message.queue_id).pops_at(message.commitlog_offset):
+            popped_at = np.array([pop["popped_at"]])
+            is_kept = pop["acknowledged_at"] is not None or pop["renewed_at"] is not None
+            for row in in_force_at(rows, pop["popped_at"]):
+                if not row.is_consuming and pop["acknowledged_at"] is None:
+                    return NOT_ACKNOWLEDGED
+                if self._uncertain.check_tags(row, popped_at, tags, np.zeros(1, np.int64)).is_uncertain.any():
+                    return OTHER_TAGS
+            is_redelivered = np.array([pop["redelivered_as"] is not None])
+            key = consumer_group, message.topic
+            if not is_kept and self._uncertain.may_be_for_nobody(key, popped_at, is_redelivered).any():
+                return NOT_ACKNOWLEDGED
+        return None
+
+    @cached_property
+    def _uncertain(self) -> UncertainPops:
+        facts = self._facts
+        return UncertainPops(states_by_key(facts.history), facts.events, facts.popping, facts.pop_groups, Expressions())
+
     def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
         if POPS.name not in self._facts.last.tables:
             return _PopsOfQueue(POPS.schema.empty_table())
@@ -747,6 +770,8 @@ NO_QUEUE_IDS = (
     "the clients of the group subscribe differently, and the messages have no queue ids: which client read this one, "
     "and whether it kept it, is not known"
 )
+OTHER_TAGS = "clients of the group had other tags, or registered them later: it is not known which request popped it"
+NOT_ACKNOWLEDGED = "nobody acknowledged it: a client was leaving, or told to pull, and may have got it, or dropped it"
 READ_FOR_NOTHING = "passed over by a pop that handed out nothing, so that the broker wrote nothing down"
 BY_POP = "the group pops the topic, and the broker did not write down what it got: this is inferred"
 
@@ -1134,6 +1159,7 @@ class Explainer:
         # A pop brings its own subscription, and uses no bit map.
         carried = [replace(row, pops=True) for row in rows]
         pops = list(self._pops.steps(message, group))
+        why_uncertain = self._pops.uncertain(message, group, rows)
         if received and in_force_at(rows, received[-1].subscription_from):
             explanation = self._received(message, carried, received)
         elif received:
@@ -1141,7 +1167,7 @@ class Explainer:
             explanation = replace(explanation, received=received)
         elif pops:
             why = "popped for nobody: the client was just leaving"
-            return self._without_filters(message, group, Outcome.NOT_SUBSCRIBED, why)
+            explanation = self._without_filters(message, group, Outcome.NOT_SUBSCRIBED, why)
         else:
             at = self._pops.passed_over_at(message, group)
             text = READ_FOR_NOTHING if at is None else f"passed over by the pop of {time_text(at)}"
@@ -1157,7 +1183,7 @@ class Explainer:
             if explanation.outcome in BY_THE_TABLES:
                 return None
             explanation = explanation.with_headline(f"{text}; {explanation.decision.headline}")
-        return explanation
+        return replace(explanation, uncertain=why_uncertain or explanation.uncertain)
 
     def _seems_uncertain(self, explanation: Explanation) -> str | None:
         """What is not known, if clients of the group seem to disagree about the message; None if they do not."""

@@ -12,16 +12,24 @@ ChangeInvisibleTimeProcessor, PopReviveService.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from filtering.consumption.uncertainty import HELD_PULL_MS
 from filtering.frozen import frozen
-from filtering.subscriptions.subscription_row import CompiledSubscription
+from filtering.names import subscribed_topic
+from filtering.pops.modes import Interval, PopGroups
+from filtering.sql92 import Expressions
+from filtering.subscriptions.events import GRPC_SIMPLE, GroupTopic, Operation, SubscriptionEvent
+from filtering.subscriptions.history import states_by_key
+from filtering.subscriptions.inconsistency import differing_states
+from filtering.subscriptions.subscription_row import CompiledSubscription, SubscriptionRow, compile_client_filter
 from filtering.tags_code import tags_codes
+from filtering.time_spans import FOREVER
 
 Int64s = NDArray[np.int64]
 NONE = -1
@@ -274,3 +282,88 @@ def _masks(tags: pa.ChunkedArray, hashes: NDArray[np.int64], subscription: Compi
         return np.ones(len(tags), bool), np.ones(len(tags), bool)
     is_kept = pc.is_in(tags, value_set=pa.array(subscription.tags_set, pa.string()))
     return np.isin(hashes, subscription.code_set or ()), np.array(is_kept)
+
+
+# What the record leaves open of messages that pops handed out.
+
+
+class UncertainPops:
+    """Whether clients got what pops handed out, as far as the record leaves it open.
+
+    ``subscriptions``: the states by group and topic. ``popping``: when groups popped topics, as the record says.
+    """
+
+    def __init__(
+        self,
+        subscriptions: Mapping[GroupTopic, Sequence[SubscriptionRow]],
+        events: Sequence[SubscriptionEvent],
+        popping: Mapping[GroupTopic, Sequence[Interval]],
+        groups: PopGroups,
+        expressions: Expressions,
+    ) -> None:
+        self._subscriptions, self._popping, self._expressions = subscriptions, popping, expressions
+        self._told_how_to_consume = groups.popping | groups.pulling
+        self.differing = states_by_key(differing_states(events))
+        """When clients of groups had different subscriptions, by group and topic."""
+        self._left = leaves_of_simple_consumers(events)
+
+    def check_tags(self, row: SubscriptionRow, popped_at: Int64s, tags: pa.ChunkedArray, own: Int64s) -> TagCheck:
+        """What becomes of messages that were popped at some times (ms) while ``row`` was in force.
+
+        Where clients had others then, or the group had at other times, the requests may have carried these. ``own``:
+        the positions of the messages in ``tags``.
+        """
+        is_dropped, is_uncertain, is_in_force = np.zeros((3, len(own)), bool)
+        is_in_force[:] = True
+        for at, others in self._with_other_clients(row, popped_at):
+            if row.tags_set or any(other.tags_set for other in others):
+                check = check_tags(tags.take(pa.array(own[at])), row.compiled, others, self._at_other_times(row))
+                is_dropped[at], is_uncertain[at], is_in_force[at] = (
+                    check.is_dropped, check.is_uncertain, check.is_in_force
+                )  # fmt: skip
+        return TagCheck(is_dropped, is_uncertain, is_in_force)
+
+    def may_be_for_nobody(self, key: GroupTopic, popped_at: Int64s, is_redelivered: Mask) -> Mask:
+        """Which pops (ms) may be those of last requests of SimpleConsumers that left, or of clients that pull now.
+
+        Nobody acknowledged them, or asked for a later redelivery. A client that is told to pull drops what it popped;
+        so a message that remoting clients popped, and that came again, may have been dropped when they were switched.
+        """
+        group, subscribed = key[0], (key[0], subscribed_topic(*key))
+        ended = [until for _, until in self._popping.get(subscribed, ()) if until < FOREVER]
+        may_be = is_redelivered & (subscribed in self._told_how_to_consume)
+        for begin in (*self._left.get(group, ()), *(until - HELD_PULL_MS for until in ended)):
+            may_be |= (begin <= popped_at) & (popped_at < begin + HELD_PULL_MS)
+        return may_be
+
+    def _with_other_clients(
+        self, row: SubscriptionRow, popped_at: Int64s
+    ) -> Iterator[tuple[Int64s, Sequence[CompiledSubscription]]]:
+        """The positions of some of the times, each with the other subscriptions that clients had then."""
+        is_left = np.ones(len(popped_at), bool)
+        for state in self.differing.get(row.key, ()):
+            is_then = (state.valid_from <= popped_at) & (popped_at < state.end)
+            if is_then.any():
+                others = state.filters.keys() - {row.filter}
+                compiled = [compile_client_filter(row.topic, each, self._expressions) for each in others]
+                yield np.flatnonzero(is_then), compiled
+                is_left &= ~is_then
+        yield np.flatnonzero(is_left), ()
+
+    def _at_other_times(self, row: SubscriptionRow) -> Sequence[CompiledSubscription]:
+        """The other subscriptions that the group had on the topic before or after ``row``."""
+        others = {other.filter: other.compiled for other in self._subscriptions[row.key] if other.filter != row.filter}
+        return list(others.values())
+
+
+def leaves_of_simple_consumers(events: Iterable[SubscriptionEvent]) -> dict[str, list[int]]:
+    """By group, when SimpleConsumers left it (ms)."""
+    simple: set[tuple[str, str | None]] = set()
+    left: dict[str, list[int]] = {}
+    for event in events:
+        client = event.group, event.client_id
+        if event.protocol == GRPC_SIMPLE:
+            simple.add(client)
+        elif event.operation is Operation.UNREGISTER and client in simple:
+            left.setdefault(event.group, []).append(event.at)
+    return left

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
-from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
@@ -21,19 +20,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.consumption.offsets import SAVE_DELAY, Offsets
-from filtering.consumption.uncertainty import HELD_PULL_MS
 from filtering.delivery import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
 from filtering.delivery.entries import Int64s, has_entry, positions_in
 from filtering.frozen import frozen
 from filtering.names import CHECKPOINT, retry_topics, subscribed_topic
-from filtering.pops.handed_out import NONE, Records, check_tags, handed_out, matching, numbered, pauses
+from filtering.pops.handed_out import NONE, Records, UncertainPops, handed_out, matching, numbered, pauses
 from filtering.pops.modes import Interval, PopGroups
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import GRPC_SIMPLE, GroupTopic, Operation, SubscriptionEvent
-from filtering.subscriptions.history import states_by_key
-from filtering.subscriptions.inconsistency import GroupClients, differing_states
-from filtering.subscriptions.subscription_row import CompiledSubscription, SubscriptionRow, compile_client_filter
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY, FOREVER
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
@@ -210,11 +206,11 @@ class NightPops:
         """The groups and topics of remoting clients that were once told how to consume."""
         self._begin, self._end = state.filtered_to, end
         self._read = checkpoints, acknowledgements
-        self._popping = popping
         self._committed = committed
         self._recovered_ranges = recovered_ranges
         self._subscriptions = subscriptions
-        self._events, self._expressions = events, expressions
+        self._popping = popping
+        self._uncertain = UncertainPops(subscriptions, events, popping, groups, expressions)
         self.passed_over: Mapping[GroupTopic, PassedOver] = {}
         """Of groups that remoting clients pop: an operator may have switched them to pulls and back meanwhile."""
 
@@ -268,7 +264,9 @@ class NightPops:
             is_within = np.zeros(len(last), bool)
             for since, until in self._popping.get(key, ()):
                 is_within |= (since <= popped_at[last]) & (popped_at[first] < until)
-            for state in self._differing.get(key, ()):  # each client passes over what only another one asks for
+            for state in self._uncertain.differing.get(
+                key, ()
+            ):  # each client passes over what only another one asks for
                 is_within &= (popped_at[first] < state.valid_from) | (state.end <= popped_at[last])
             last, first = last[is_within], first[is_within]
             begin, stop = queue_offset[last] + 1, start_offset[first]
@@ -418,23 +416,13 @@ class NightPops:
         return PopCounts(delivered, returned, uncertain + also_uncertain, starts)
 
     def _may_be_for_nobody(self, pops: pa.Table) -> NDArray[np.bool_]:
-        """Which pops may be those of the last requests of SimpleConsumers that left, or of clients that pull now.
-
-        Nobody acknowledged them, or asked for a later redelivery. A client that is told to pull drops what it popped;
-        so a message that remoting clients popped, and that came again, may have been dropped when they were switched.
-        """
+        """Which pops may be for nobody, of those that nobody acknowledged or renewed."""
         is_kept = pc.or_(pc.is_valid(pops["acknowledged_at"]), pc.is_valid(pops["renewed_at"]))
         may_be = np.zeros(len(pops), bool)
         at = np.flatnonzero(~np.array(is_kept))
         popped_at, is_redelivered = pops["popped_at"].to_numpy(), np.array(pc.is_valid(pops["redelivered_as"]))
-        left = leaves_of_simple_consumers(self._events)
-        for (group, topic), own in positions_by(pops.take(pa.array(at)), ["consumer_group", "topic"]):
-            ended = [until for _, until in self._popping.get((group, subscribed_topic(group, topic)), ())]
-            since = [*left.get(group, ()), *(until - HELD_PULL_MS for until in ended if until < FOREVER)]
-            if (group, subscribed_topic(group, topic)) in self._switched_by_operators:
-                may_be[at[own]] |= is_redelivered[at[own]]
-            for begin in since:
-                may_be[at[own]] |= (begin <= popped_at[at[own]]) & (popped_at[at[own]] < begin + HELD_PULL_MS)
+        for key, own in positions_by(pops.take(pa.array(at)), ["consumer_group", "topic"]):
+            may_be[at[own]] = self._uncertain.may_be_for_nobody(key, popped_at[at[own]], is_redelivered[at[own]])
         return may_be
 
     def _in_force(self, pops: pa.Table) -> Iterator[tuple[Int64s, SubscriptionRow]]:
@@ -460,39 +448,14 @@ class NightPops:
         groups, group = group_numbers(pops, ["consumer_group"])
         most_attempts = np.array([self._groups.most_attempts(name) for (name,) in groups], np.int64)
         is_dead = pops["attempt"].to_numpy() > most_attempts[group]
+        popped_at = pops["popped_at"].to_numpy()
         for own, row in in_force:
-            for at, others in self._with_other_clients(row, own, pops["popped_at"].to_numpy()):
-                subscription_from[at] = row.valid_from
-                if row.tags_set or any(other.tags_set for other in others):
-                    check = check_tags(pops["tags"].take(pa.array(at)), row.compiled, others, self._at_other_times(row))
-                    is_dropped[at], is_uncertain[at] = check.is_dropped, check.is_uncertain
-                    subscription_from[at[~check.is_in_force]] = UNKNOWN_SUBSCRIPTION
+            check = self._uncertain.check_tags(row, popped_at[own], pops["tags"], own)
+            is_dropped[own], is_uncertain[own] = check.is_dropped, check.is_uncertain
+            subscription_from[own] = np.where(check.is_in_force, row.valid_from, UNKNOWN_SUBSCRIPTION)
         delivered, dropped, dead = range(len(OUTCOMES))
         outcome = np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
         return subscription_from, outcome, is_uncertain
-
-    def _with_other_clients(
-        self, row: SubscriptionRow, own: Int64s, popped_at: Int64s
-    ) -> Iterator[tuple[Int64s, Sequence[CompiledSubscription]]]:
-        """Some of the pops while ``row`` was in force, each with the other subscriptions that clients had then."""
-        is_left = np.ones(len(own), bool)
-        for state in self._differing.get(row.key, ()):
-            is_then = (state.valid_from <= popped_at[own]) & (popped_at[own] < state.end)
-            if is_then.any():
-                others = state.filters.keys() - {row.filter}
-                yield own[is_then], [compile_client_filter(row.topic, each, self._expressions) for each in others]
-                is_left &= ~is_then
-        yield own[is_left], ()
-
-    def _at_other_times(self, row: SubscriptionRow) -> Sequence[CompiledSubscription]:
-        """The other subscriptions that the group had on the topic before or after ``row``."""
-        others = {other.filter: other.compiled for other in self._subscriptions[row.key] if other.filter != row.filter}
-        return list(others.values())
-
-    @cached_property
-    def _differing(self) -> Mapping[GroupTopic, Sequence[GroupClients]]:
-        """When clients of groups had different subscriptions, by group and topic."""
-        return states_by_key(differing_states(self._events))
 
 
 def _stored_between(
@@ -512,19 +475,6 @@ def _stored_between(
             found.append(stored[np.arange(count.sum()) + np.repeat(low - np.cumsum(count) + count, count)])
             pairs.append(np.repeat(in_queue, count))
     return np.concatenate(found), np.concatenate(pairs)
-
-
-def leaves_of_simple_consumers(events: Iterable[SubscriptionEvent]) -> dict[str, list[int]]:
-    """By group, when SimpleConsumers left it (ms)."""
-    simple: set[tuple[str, str | None]] = set()
-    left: dict[str, list[int]] = {}
-    for event in events:
-        client = event.group, event.client_id
-        if event.protocol == GRPC_SIMPLE:
-            simple.add(client)
-        elif event.operation is Operation.UNREGISTER and client in simple:
-            left.setdefault(event.group, []).append(event.at)
-    return left
 
 
 def _counts(pops: pa.Table, *masks: NDArray[np.bool_]) -> Iterator[Counter[Key]]:

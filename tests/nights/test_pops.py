@@ -23,13 +23,16 @@ import pytest
 
 import mqsieve
 from answers import warehouse as warehouse_door
+from answers.explain import Explainer
 from answers.facts import open_facts
 from answers.lag import lag as lag_of
+from answers.messages import read
 from answers.report import pops_of
 from filtering.delivery import Outcome
 from filtering.journey import JourneyStepKind
 from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if
+from schemas.delta.table_rows import one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.pop_json import DAMAGED_BODY, NOT_JSON
 from schemas.tables import POPS
@@ -225,11 +228,26 @@ def test_messages_in_flight_are_those_that_were_not_acknowledged(popped: Path, r
             "popped 2026-11-26 22:06:37.102 for 10 s, not acknowledged, stored again, not "
             "popped: the subscription does not match it any more",
         ),
-        ("ord-341", "pop_leaves_rush", "→ pop_leaves_rush: popped for nobody, delivered again"),
+        ("ord-341", "pop_leaves_rush", "→ pop_leaves_rush: popped for nobody, uncertain, delivered again"),
     ],
 )
 def test_explain_says_what_became_of_a_message(popped: Path, run: Run, message: str, group: str, why: str) -> None:
     assert why in run(explain, "--warehouse", popped, "--message", message, "--group", group).out
+
+
+def test_explain_calls_uncertain_what_the_night_counted(popped: Path) -> None:
+    """What clients with other tags popped, and what a client popped that was leaving."""
+    facts = open_facts(Warehouse.at(str(popped)))
+    counted = Counter[str]()
+    for row in rows_of(popped, "delivery_stats", "consumer_group", "uncertain"):
+        counted[row["consumer_group"]] += row["uncertain"]
+    explained = Counter[str]()
+    for group in +counted:
+        pops = facts.recorded_pops(["commitlog_offset"], [one_of("consumer_group", [group])])
+        messages = list(read(facts, set(pops["commitlog_offset"].drop_null().to_pylist())))
+        explainer = Explainer(facts, [group])
+        explained[group] = sum(explainer.explain(each, group).uncertain is not None for each in messages)
+    assert explained == +counted == {"pop_differ_tags": 81, "pop_leaves_held": 1, "pop_leaves_rush": 1}
 
 
 def test_what_a_group_missed_was_passed_over(popped: Path) -> None:
@@ -525,8 +543,9 @@ def test_without_the_record_the_rules_foretell_what_every_group_got(tmp_path: Pa
     assert popped.total() == len(deliveries)
     uncertain = {row["consumer_group"] for row in rows_of(warehouse, "delivery_stats") if row["uncertain"]}
     left, changed = {"pop_fail_away", "pop_leaves_held", "pop_leaves_rush"}, {"pop_rush_1", "pop_rush_2"}
-    # pop_expired came back in the night in which the broker deleted messages.
-    assert uncertain == {*DIFFER, *left, *changed, "pop_expired"}
+    # These came, or came back, in the night in which the broker deleted messages.
+    came = {"pop_expired", "pop_min_n3", "pop_max_n3", "pop_late_n3_1", "pop_late_n3_2", "pop_late_n3_3"}
+    assert uncertain == {*DIFFER, *left, *changed, *came}
     assert run(audit, "--warehouse", warehouse).code == 0
 
 
