@@ -70,6 +70,8 @@ from filtering.consumption.uncertainty import (
 )
 from filtering.delivery.message_filter import FiltersInForce
 from filtering.delivery.pull_window import (
+    EVERYWHERE,
+    NO_BEGIN,
     NO_END,
     ConsumeMode,
     OffsetRange,
@@ -1025,6 +1027,11 @@ class GroupNightPlan:
             physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
             kind=kind, reason=self._reason, mode=_mode(step.row),
         )  # fmt: skip
+        if not self._broker_offsets.min_offsets:
+            before = {each: (NO_BEGIN, begin) for each, (begin, _) in window.physical_ranges.items()}
+            offsets = {each: window.range_of(each) for each in before}
+            skipped = replace(window, offsets=offsets, only_listed=True, physical_ranges=before)
+            self._note_deleted(skipped, BEGAN_EARLIER if self._reason == FIRST_START else DELETED_TONIGHT)
         if deleted:
             lost = replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=DELETED)
             self.lost.append(lost)
@@ -1119,11 +1126,18 @@ class GroupNightPlan:
             self._position.begin_again(restart)
 
     def _physical_ranges(self, at: int, log_start: int) -> Mapping[int, OffsetRange]:
-        """By queue id, where the entries are that a queue has at ``at`` (ms), if it began again."""
-        topic = self.group.key[1]
-        return physical_ranges_at(
-            self._offsets_so_far.begins(topic), self._broker_offsets.restarts.get(topic, ()), at, log_start
-        )
+        """By queue id, where the entries are that a queue has at ``at`` (ms), if it began again.
+
+        If the copy of the store has no consume queues, these are only those whose messages are in the log.
+        """
+        topic, offsets = self.group.key[1], self._offsets_so_far
+        ranges = physical_ranges_at(offsets.begins(topic), self._broker_offsets.restarts.get(topic, ()), at, log_start)
+        if log_start > 0 and not self._broker_offsets.min_offsets:
+            present = {
+                queue_id: ranges.get(queue_id, EVERYWHERE) for queue_id in offsets.topic_offsets(topic).queue_ids
+            }
+            ranges |= {queue_id: (max(begin, log_start), end) for queue_id, (begin, end) in present.items()}
+        return ranges
 
     def _catch_up(self, row: SubscriptionRow) -> None:
         """A group that was behind continues at its offset of the night before, with its subscription of that time."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from filtering.consumption.uncertainty import BEGAN_AT_END, BEGAN_EARLIER
+from filtering.consumption.uncertainty import BEGAN_AT_END, BEGAN_EARLIER, DELETED_TONIGHT
 from jobs import explain, lag, maintain, nightly, what_if
 from tests.broker_log import EVERY, FIRST_TIME
 from tests.captures import capture
@@ -248,6 +248,23 @@ def test_a_group_may_have_begun_before_the_broker_deleted_messages_in_the_same_n
         "cg": 354 + 2 if consume_from == "last" else kept - 1,
         "late": 0 if consume_from == "first" else 2,
     }
+
+
+def test_what_the_broker_deleted_is_not_pulled_from_a_copy_without_consume_queues(broker: GrowingBroker) -> None:
+    """The copy has the log and its configuration: where the log begins shows what is left."""
+    broker.log.append(340)
+    events = [sql(BEFORE, "cg", EVERYTHING), event(after(5), "unregister", "cg")]
+    broker.night(events)
+    broker.grow()
+    broker.log.write(broker.folder / "store", broker.log.segment)
+    events += [sql(after(355), "cg", EVERYTHING), sql(after(355), "new", EVERYTHING)]
+    broker.night(events)
+    kept = kept_from(broker)
+    check(broker, [*range(5), *range(kept, 360)])
+    assert broker.received("new") == list(range(kept, 360))
+    place = ("--warehouse", broker.folder / "w", "--topic", "T", "--queue", "0", "--offset", 7, "--json", "--group")
+    for group, why in (("cg", DELETED_TONIGHT), ("new", BEGAN_EARLIER)):
+        assert json.loads(broker.run(explain, *place, group).out)["uncertain"] == why
 
 
 def test_what_if_counts_what_was_pulled_before_the_offset_was_moved_forward(broker: GrowingBroker) -> None:
