@@ -116,11 +116,13 @@ FILTERS_IN_FORCE = """
 BITS = """
   SELECT *, flatten(transform(filter(filters, f -> matches[f.number]), f -> f.bit_pos)) AS bits FROM {in_force}"""
 
-# Bit b is bit b % 8 of byte b DIV 8. Without a filter in force there is no bit map.
+# Bit b is bit b % 8 of byte b DIV 8. A word has eight bytes, the first of which is its highest: ^ 56 turns their order.
+# Without a filter in force there is no bit map.
 BIT_MAPS = """
-  SELECT * EXCEPT (filters, bits), if(size(filters) > 0, unhex(array_join(transform(sequence(0, entry_bits DIV 8 - 1),
-    octet -> lpad(hex(aggregate(filter(bits, b -> b DIV 8 = octet), 0, (set, b) -> set | shiftleft(1, b % 8))), 2, '0')
-  ), '')), NULL) AS filter_bit_map
+  SELECT * EXCEPT (filters, bits), if(size(filters) > 0, unhex(left(array_join(transform(
+    sequence(0, (entry_bits - 1) DIV 64), word -> lpad(hex(aggregate(filter(bits, b -> b DIV 64 = word), 0L,
+      (set, b) -> set | shiftleft(1L, b % 64 ^ 56))), 16, '0')
+  ), ''), entry_bits DIV 4)), NULL) AS filter_bit_map
   FROM {bits}"""
 
 WINDOWS = """
