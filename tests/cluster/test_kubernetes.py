@@ -102,7 +102,10 @@ def test_the_driver_of_the_pod(api_server: ApiServer, tmp_path: Path) -> None:
             "--deploy-mode", "client", *command,
         ],
         capture_output=True, text=True, check=False, cwd=work,
-        env={"PATH": os.environ["PATH"], **LOCALHOST, "PYTHONPATH": environment["PYTHONPATH"]},
+        env={
+            "PATH": os.environ["PATH"], **LOCALHOST, "PYTHONPATH": environment["PYTHONPATH"],
+            "SPARK_CONF_DIR": os.environ["SPARK_CONF_DIR"],
+        },
     )  # fmt: skip
     assert driver.returncode == 0, driver.stderr + driver.stdout
     local = tmp_path / "local"
