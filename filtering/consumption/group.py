@@ -1030,8 +1030,8 @@ class GroupNightPlan:
         if not self._broker_offsets.min_offsets:
             before = {each: (NO_BEGIN, begin) for each, (begin, _) in window.physical_ranges.items()}
             offsets = {each: window.range_of(each) for each in before}
-            skipped = replace(window, offsets=offsets, only_listed=True, physical_ranges=before)
-            self._note_deleted(skipped, BEGAN_EARLIER if self._reason == FIRST_START else DELETED_TONIGHT)
+            gone = replace(window, offsets=offsets, only_listed=True, physical_ranges=before)
+            self._note_deleted(gone, BEGAN_EARLIER if self._reason == FIRST_START else DELETED_TONIGHT)
         if deleted:
             lost = replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=DELETED)
             self.lost.append(lost)
