@@ -36,6 +36,7 @@ from filtering.matcher import Matcher
 from filtering.matcher.matcher import columns as property_columns
 from filtering.names import REAL_TOPIC, is_lmq, is_trace_topic
 from filtering.sql92 import compile
+from schemas.arrow_batches import as_dictionaries
 from schemas.commitlog import COMMITLOG, file_columns, view
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.delta_log import OpenDataFile, open_data_file
@@ -343,7 +344,7 @@ def _without_unique_key(facts: BrokerFacts, origin: str) -> list[int]:
     offsets: list[int] = []
     for where in ([one_of("commitlog_offset", _offsets_in(origin))], [in_topics]):
         rows = view(facts.rows(COMMITLOG, file_columns(columns), where), columns)
-        for row in rows.to_pylist(maps_as_pydicts="strict"):
+        for row in as_dictionaries(rows):
             if origin in (row["msg_id"], (row["properties"] or {}).get(ORIGIN_MESSAGE_ID)):
                 offsets.append(row["commitlog_offset"])
     return offsets
@@ -376,7 +377,7 @@ def read(facts: BrokerFacts, offsets: Collection[int], deliveries: Deliveries | 
     entries: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in facts.rows(CONSUMEQUEUE, wanted, at_offsets).to_pylist():
         entries[row["commitlog_offset"]].append(row)
-    messages = sorted(rows.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["commitlog_offset"])
+    messages = sorted(as_dictionaries(rows), key=lambda row: row["commitlog_offset"])
     in_lmqs = [entry for message_entries in entries.values() for entry in message_entries if is_lmq(entry["topic"])]
     if deliveries is None:
         deliveries = deliveries_of(facts, [*messages, *in_lmqs])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,23 @@ def schema_of(columns: str) -> pa.Schema:
 def table_of(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
     """A table of some rows, whose values are in the order of its columns."""
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+
+def as_dictionaries(rows: pa.Table) -> list[dict[str, Any]]:
+    """The rows as dictionaries, with maps as dictionaries: Arrow's to_pylist takes ten times as long for maps."""
+    columns = [
+        _maps(one_array(column)) if pa.types.is_map(column.type) else column.to_pylist() for column in rows.columns
+    ]
+    return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _maps(column: pa.MapArray) -> list[dict[str, Any] | None]:
+    bounds, is_valid = column.offsets.to_pylist(), column.is_valid().to_pylist()
+    keys, items = column.keys.to_pylist(), column.items.to_pylist()
+    return [
+        dict(zip(keys[begin:end], items[begin:end], strict=True)) if valid else None
+        for (begin, end), valid in zip(pairwise(bounds), is_valid, strict=True)
+    ]
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[list[pa.RecordBatch]]:

@@ -16,6 +16,7 @@ from filtering.delivery.entries import Int64s, has_entry
 from filtering.findings import TopicMessages
 from filtering.names import is_lmq
 from filtering.tags_code import tags_codes
+from schemas.arrow_batches import as_dictionaries
 from schemas.commitlog import COMMITLOG, file_columns, view
 from schemas.delta.delta_log import open_data_file
 from schemas.delta.table import StoredFile
@@ -144,4 +145,4 @@ def _newest(rows: pa.Table, mask: pa.ChunkedArray, most: int) -> Rows:
         return []
     at = pc.indices_nonzero(mask)
     last = rows.take(at.slice(max(0, len(at) - most)))
-    return view(last, COLUMNS).to_pylist(maps_as_pydicts="strict")[::-1] if len(last) else []
+    return as_dictionaries(view(last, COLUMNS))[::-1] if len(last) else []
