@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from filtering.consumption.offsets import QueueRestart, TopicOffsets
-from filtering.consumption.queues import NO_INSTANTS, add_progress, find_restarts, progress_of_block
+from filtering.consumption.queues import NO_INSTANTS, add_progress, find_restarts, progress_of_block, queue_nights
 from jobs.night.tasks import TaskResult
 from tests.entries import entries
 
@@ -104,3 +104,28 @@ def test_the_ends_at_an_instant_are_of_each_queue_alone() -> None:
         old, new = read(log, 0, borders, instants=[1_002, 1_005]).queues["T", 0]
         assert (old.ends.tolist(), new.ends.tolist()) == ([2, 4], [0, 1])
         assert [(each.first, each.end, each.entries) for each in (old, new)] == [(0, 4, 4), (0, 3, 3)]
+
+
+def test_a_deleted_topic_has_only_the_new_queues_and_only_their_entries() -> None:
+    """Queue 1 has none yet. The first message of queue 0 was damaged, and is read late; it is of the deleted topic."""
+    log = [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), *entries_of(0, 2)]
+    late, new = read(log[:1], 0, [], [1_006]).queues, read(log, 1, [], [1_006]).queues
+    instants = {"T": np.array([1_006])}
+    nights = queue_nights(new, late, {}, {"T": restarts(log, 1)}, instants)["T"]
+    counted = {number: (each.first, each.end, each.entries, each.ended) for number, each in nights.items()}
+    assert counted == {0: (0, 2, 5, 3), 1: (0, 0, 2, 2)}
+    assert {number: each.ends.tolist() for number, each in nights.items()} == {0: [1], 1: [0]}
+    assert {each.restart and each.restart.commitlog_offset for each in nights.values()} == {5}
+
+    log += [(0, 2), (1, 0)]
+    nights = queue_nights(read(log, 7, []).queues, late, {"T": {0: 5, 1: 5}}, {}, {})["T"]
+    counted = {number: (each.first, each.end, each.entries, each.ended) for number, each in nights.items()}
+    assert counted == {0: (2, 3, 2, 0), 1: (0, 1, 1, 0)}
+    assert {each.restart for each in nights.values()} == {None}
+
+
+def test_a_queue_without_entries_does_not_begin_again() -> None:
+    log = [*entries_of(0, 3), *entries_of(0, 1)]
+    before = {"T": TopicOffsets.empty({0: 3, 1: 0}, ())}
+    [restart] = find_restarts(read(log, 3, []).queues, before, lambda *_: {(0, 0): 0, (0, 2): 2}, 0)["T"]
+    assert (restart.queue_id, restart.ended) == (0, 3)
