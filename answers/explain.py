@@ -386,6 +386,8 @@ _UNSEEN = (
     NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL, HANDED_OVER, DELETED_TONIGHT, BEGAN_EARLIER
 )  # fmt: skip
 """The reasons of windows of which it is not known whether, or under which subscription, the group pulled in them."""
+_BY_ANOTHER_FILTER = HELD_PULL, LEFT_PULL, HANDED_OVER, DELETED_TONIGHT, BEGAN_EARLIER
+"""Those of windows in which another subscription says of a message whether it is uncertain."""
 
 
 class WindowsOfMessages:
@@ -450,7 +452,7 @@ class WindowsOfMessages:
             at = np.flatnonzero(queue_ids == queue_id)
             place = queue_id, queue_offsets[at], offsets[at], stored_at[at]
             for _, window, is_covered in self._covered(topic, *place, made_in[at]):
-                is_at_change[at] |= is_covered & (window.reason in (HELD_PULL, LEFT_PULL, HANDED_OVER))
+                is_at_change[at] |= is_covered & (window.reason in _BY_ANOTHER_FILTER)
                 sets[at] = np.unique(2 * sets[at] + is_covered, return_inverse=True)[1].reshape(-1)
         return [sets, *self._nights_of(offsets, made_in)], is_at_change
 

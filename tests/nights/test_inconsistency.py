@@ -237,6 +237,8 @@ def test_a_filter_that_comes_back_soon_is_of_another_client(
     # In the pull that the broker held at 13, or not pulled yet.
     held = broker.log.messages[8 if first["type"] == "SQL92" else 12 : 13]
     uncertain = sum(bool(apart & {each.properties.get("TAGS"), each.properties["n"]}) for each in [*held, *messages])
+    # Night 1 already counted one y: the x before it did not end the held pull, since the new tags lack it.
+    uncertain += split and first == FLIPS[0][0]
     says = f"{uncertain} deliveries are uncertain"
     assert "seemingly inconsistent: cg on T: two clients seem to disagree" in out
     assert says in out or split
