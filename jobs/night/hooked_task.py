@@ -33,6 +33,8 @@ from schemas.tables import CONSUMEQUEUE
 
 ROWS_AT_ONCE = 1 << 16
 BYTES_AT_ONCE = 64 << 20
+OF_MESSAGES = ("body_length", "reconsume_times")
+"""Columns of commitlog that filters need, but no hook sees."""
 
 
 def hooked_entries(
@@ -43,7 +45,7 @@ def hooked_entries(
     high = max(file.greatest["commitlog_offset"] for file in entry_files)
     message_files = files_that_may_hold(changes.files(COMMITLOG), [within("commitlog_offset", low, high + 1)])
     messages = with_properties(_read(spark, COMMITLOG, changes, message_files)).select(
-        "commitlog_offset", "properties", "body_length"
+        "commitlog_offset", "properties", *OF_MESSAGES
     )
     entries = _read(spark, CONSUMEQUEUE, changes, entry_files).drop("run", "store_date")
     return with_answers(entries.join(messages, "commitlog_offset"), hooks)
@@ -88,11 +90,12 @@ def _entries(topic: str, rows: pa.RecordBatch, names: tuple[str, ...]) -> Entrie
         bit_maps=rows["filter_bit_map"],
         rows=rows,
         without_body=np.flatnonzero(pc.equal(rows["body_length"], 0).fill_null(False).to_numpy(zero_copy_only=False)),
+        reconsume_times=rows["reconsume_times"].fill_null(0).to_numpy(),
     )
 
 
 def with_answers(entries: DataFrame, hooks: Sequence[FilterHook]) -> DataFrame:
-    """The ENTRY_COLUMNS, body_length, and a boolean column for each predicate of a topic.
+    """The ENTRY_COLUMNS, OF_MESSAGES, and a boolean column for each predicate of a topic.
 
     Raises UsageError for a bad predicate.
     """
@@ -100,7 +103,7 @@ def with_answers(entries: DataFrame, hooks: Sequence[FilterHook]) -> DataFrame:
         if hook.predicate is not None:
             _check(entries, hook)
     answers = (_answer(*key).alias(name) for key, name in answer_names(hooks).items())
-    return entries.select(*ENTRY_COLUMNS, "body_length", *answers)
+    return entries.select(*ENTRY_COLUMNS, *OF_MESSAGES, *answers)
 
 
 def _answer(topic: str, predicate: str) -> Column:

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import shutil
+import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.tables import CONSUMEQUEUE
-from tests.broker_log import BrokerLog
+from tests.broker_log import FIRST_TIME, BrokerLog
 from tests.captures import rows
 from tests.nights.commands import arguments, contents, night, rows_of
 from tests.replayed import Replayed
@@ -197,3 +198,20 @@ def test_a_night_with_hooks_is_repeated_with_them_or_not_at_all(spark: SparkSess
     after = contents(tmp_path / "w")
     for table in ("consumequeue", "deliveries", "delivery_stats", "consumer_offsets", "queue_progress"):
         assert after[table] == before[table], table
+
+
+def test_what_was_popped_too_often_is_dead_beside_the_hooks_of_others(spark: SparkSession, tmp_path: Path) -> None:
+    log = BrokerLog().append(2)
+    attempts_at = len(log.data) + 72
+    log.append(1, topic="%RETRY%g_T")
+    log.data = log.data[:attempts_at] + struct.pack(">i", 17) + log.data[attempts_at + 4 :]
+    store = log.write(tmp_path / "store")
+    group = {"at": FIRST_TIME - 1, "op": "register", "topic": "T", "expression": "*", "consume_from": "first"}
+    events = [group | {"group": "g", "protocol": "grpc_simple"}, group | {"group": "h"}]
+    (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, events)))
+    (tmp_path / "hooks.yaml").write_text("- {group: h, topic: T, predicate: queue_offset % 2 = 0}")
+    given = ("--subscriptions", tmp_path / "events.jsonl", "--filter-hooks", tmp_path / "hooks.yaml")
+    nightly.main(list(map(str, ("--store", store, "--warehouse", tmp_path / "w", *given))))
+    deliveries = Counter((row["consumer_group"], row["outcome"]) for row in rows_of(tmp_path / "w", "deliveries"))
+    assert deliveries["g", "DEAD"] == 1, deliveries
+    assert deliveries["h", "DROPPED_BY_HOOK"] == 1
