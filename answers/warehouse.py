@@ -104,7 +104,11 @@ class OpenWarehouse(Shown):
         return self._explanations([why_at(only_broker_with(self.brokers, *place) or self.facts, *place, group)])
 
     def lag(self, group: str | None = None, topic: str | None = None, newer: NewerState | None = None) -> Lags:
-        """How far groups are behind, a row for each queue. ``newer``: the state of the only broker after its night."""
+        """How far groups are behind, a row for each queue.
+
+        ``newer``: offsets and subscriptions that the running broker had after the last night. Raises UsageError if the
+        warehouse has several brokers then.
+        """
         brokers = self.brokers if newer is None else [replace(self.facts, newer=newer)]
         lags = lag_of_brokers(brokers, None if group is None else [group], None if topic is None else [topic])
         rows, names = self._flat((facts, broker_lags) for facts, broker_lags in lags)
@@ -132,13 +136,19 @@ class OpenWarehouse(Shown):
         return Results(rows, _FINDING_TITLES, attrgetter(*_FINDING_TITLES), names)
 
     def advice(self) -> Results[TopicAdvice]:
-        """Whether the filter bit map pays, a row for each topic; the rates are shares of entries that do not match."""
+        """Whether the filter bit map is worth its cost, a row for each topic.
+
+        The rates are shares of the entries that do not match.
+        """
         rows, names = self._flat((facts, advice(facts)) for facts in self.brokers)
         bit_map_cells = attrgetter(*_ADVICE_TITLES[1:])
         return Results(rows, _ADVICE_TITLES, lambda row: [row.topic, *bit_map_cells(row.bit_map)], names)
 
     def summary(self) -> Summary:
-        """What the last night did for each group, and what needs attention, without the errors that messages show."""
+        """What the last night did for each group, and what needs attention.
+
+        Mistakes in subscriptions that only show on real messages are left out; :meth:`findings` has them.
+        """
         summaries = [(facts, night_summary(facts)) for facts in self.brokers]
         rows, names = self._flat((facts, night.groups) for facts, night in summaries)
         attention = [
@@ -247,7 +257,7 @@ class Results(Shown, Sequence[Answer], Generic[Answer]):
         return pd.DataFrame(rows, columns=columns)
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """A DataFrame of Spark with the columns of :meth:`to_pandas`. A column without any value is one of texts."""
+        """A DataFrame of Spark with the columns of :meth:`to_pandas`. A column of nulls only has the type string."""
         columns, rows = self._data()
         arrays = [pa.array([row[i] for row in rows]) for i in range(len(columns))]
         typed = [array.cast(pa.string()) if pa.types.is_null(array.type) else array for array in arrays]

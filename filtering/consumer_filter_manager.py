@@ -155,7 +155,7 @@ class ConsumerFilterManager:
     def compile_again(self, version: RocketMQVersion) -> None:
         """Compiles all filters as a broker of another version does when it loads them.
 
-        A filter that it refuses stays, without a compiled expression, also if its clients send it again.
+        A filter that it refuses stays registered without a compiled expression, even if its clients send it again.
         """
         self._version = version
         for groups in self._by_topic.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,12 @@ def has_entry(sys_flag: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     Prepared and rolled back transaction messages get none.
     """
     result: npt.NDArray[np.bool_] = np.asarray(sys_flag) & _HAS_NO_ENTRY == 0
+    return result
+
+
+def is_given_up(handed_out_before: npt.NDArray[Any], most_attempts: int | Int64s) -> npt.NDArray[np.bool_]:
+    """Whether each message was handed out so often before that it is given up (DEAD) instead of handed out again."""
+    result: npt.NDArray[np.bool_] = handed_out_before >= most_attempts
     return result
 
 

@@ -32,7 +32,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filtering.delivery.delivery_blocks import MatchSet, MatchSets, distinct_match_sets, distinct_rows
-from filtering.delivery.entries import Entries, Int32s, Int64s, among
+from filtering.delivery.entries import Entries, Int32s, Int64s, among, is_given_up
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import (
     NO_BEGIN,
@@ -168,16 +168,16 @@ def filter_windows(
     stage1, stage2 = np.empty(words, np.uint64), np.empty(words, np.uint64)
     false_positives, failed = np.empty(words, np.uint64), np.empty(words, np.uint64)
     hit = np.empty(words, np.uint64)
-    own = lost = 0
+    own = dropping = 0
     for window in range(first, len(windows)):
-        if own == len(received.bits) or lost == len(dropped.bits):
-            return window, own, lost
+        if own == len(received.bits) or dropping == len(dropped.bits):
+            return window, own, dropping
         if windows[window, MASK] == NOTHING:
             continue
         tags, expression = bits[windows[window, TAGS]], bits[windows[window, EXPRESSION]]
         client, failure = bits[windows[window, CLIENT_TAGS]], bits[windows[window, FAILURE]]
         mask, live = block.masks[windows[window, MASK]], windows[window, LIVE]
-        result, rest = received.bits[own], dropped.bits[lost]
+        result, rest = received.bits[own], dropped.bits[dropping]
         differs = drops = fails = false_hits = np.uint64(0)
         for word in range(words):
             stage1[word] = tags[word] & mask[word]
@@ -217,9 +217,9 @@ def filter_windows(
             received.windows[own] = window
             own += 1
         if drops:
-            dropped.windows[lost] = window
-            lost += 1
-    return len(windows), own, lost
+            dropped.windows[dropping] = window
+            dropping += 1
+    return len(windows), own, dropping
 
 
 @compiled
@@ -373,9 +373,9 @@ def without_dead(
 
     ``most_attempts``: of each window. ``counts``: windows x queues x COUNTS.
     """
-    attempts = entries.reconsume_times
+    handed_out_before = entries.reconsume_times
     nothing = MatchSets.of([], delivered.rows)
-    if attempts is None or attempts.max(initial=0) < most_attempts.min(initial=NO_LIMIT):
+    if handed_out_before is None or not is_given_up(handed_out_before, most_attempts.min(initial=NO_LIMIT)).any():
         return delivered, nothing
     _, bounds = entries.queue_bounds
     kept: list[MatchSet] = []
@@ -385,7 +385,7 @@ def without_dead(
         most = most_attempts[windows]
         for limit in np.unique(most).tolist():
             limited = tuple(windows[most == limit].tolist())
-            is_gone = attempts >= limit
+            is_gone = is_given_up(handed_out_before, limit)
             for bits, sets in ((packed_bits.pack(~is_gone), kept), (packed_bits.pack(is_gone), dead)):
                 own = match_set.bits & bits
                 if count := int(np.bitwise_count(own).sum()):

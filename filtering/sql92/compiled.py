@@ -165,7 +165,7 @@ class Expressions:
         return known
 
     def keep(self, expression: str, version: RocketMQVersion, stored: StoredExpression) -> None:
-        """Compiles a text no more that a broker of this version accepts, until its predicate is needed."""
+        """Gives what a text compiled to for a broker of this version, so that it is not parsed again."""
         self._stored[_key(expression, version)] = stored
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from filtering.consumption.offsets import SAVE_DELAY, Offsets
 from filtering.delivery import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
-from filtering.delivery.entries import Int64s, has_entry, positions_in
+from filtering.delivery.entries import Int64s, has_entry, is_given_up, positions_in
 from filtering.frozen import frozen
 from filtering.names import CHECKPOINT, retry_topics, subscribed_topic
 from filtering.pops.handed_out import NONE, Records, UncertainPops, handed_out, matching, numbered, pauses
@@ -447,7 +447,7 @@ class NightPops:
         is_dropped, is_uncertain = np.zeros((2, len(pops)), bool)
         groups, group = group_numbers(pops, ["consumer_group"])
         most_attempts = np.array([self._groups.most_attempts(name) for (name,) in groups], np.int64)
-        is_dead = pops["attempt"].to_numpy() > most_attempts[group]
+        is_dead = is_given_up(pops["attempt"].to_numpy() - 1, most_attempts[group])
         popped_at = pops["popped_at"].to_numpy()
         for own, row in in_force:
             check = self._uncertain.check_tags(row, popped_at[own], pops["tags"], own)
