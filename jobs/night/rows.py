@@ -26,7 +26,6 @@ from filtering.consumption.offsets import (
     BrokerOffsets,
     GroupNight,
     Offsets,
-    QueueRestart,
     TopicOffsets,
 )
 from filtering.consumption.queues import QueueNight
@@ -187,103 +186,70 @@ def progress_rows(
     offsets, stats = [], []
     with_offsets = (before.keys() & committed.keys()) | {topic for topic, removed in losing.items() if removed}
     for topic in sorted(by_topic.keys() | queues.keys() | with_offsets):
-        old = before.get(topic, NO_QUEUES)
-        seen = queues.get(topic, {})
-        began = {queue_id: night.restart for queue_id, night in seen.items() if night.restart is not None}
-        old_ends = {queue_id: 0 if queue_id in began else end for queue_id, end in old.ends_by_queue.items()}
-        ends = old_ends | {queue_id: max(night.end, old_ends.get(queue_id, 0)) for queue_id, night in seen.items()}
-        begins = old.begins_by_queue | {queue_id: restart.commitlog_offset for queue_id, restart in began.items()}
-        # A group without a subscription may begin at its committed offset in a later night.
-        others = [group for group, queue_offsets in committed[topic].items() if queue_offsets.keys() & ends.keys()]
-        others += [group for group, _, _ in popped_keys[topic]]
-        new = old.extended(ends, [group.key[0] for group in by_topic[topic]] + others, begins)
-        decided_before, committed_before = new.decided_to.copy(), new.committed.copy()
-        counts = _counts(topic, new, parts)
-        _count_pops(new, popped, popped_keys[topic], counts)
-        _count_traces(new, traced.get(topic, ()), counts)
-        _begin_again(new, began.values())
+        popping = [group for group, _, _ in popped_keys[topic]]
+        known = before.get(topic, NO_QUEUES), queues.get(topic, {})
+        progress = _TopicProgress(topic, *known, by_topic[topic], committed[topic], popping)
+        for part in parts:
+            progress.count(part)
+        progress.count_pops(popped, popped_keys[topic])
+        progress.count_traces(traced.get(topic, ()))
+        progress.begin_again()
         for group in by_topic[topic]:
-            _advance(group, old_ends, new, seen, instants.get(topic, np.empty(0, np.int64)))
-            _count_lost(group, new, counts)
-        _note_committed(new, committed[topic])
-        for consumer_group in losing.get(topic, ()):
-            committed_now = new.committed[new.groups[consumer_group]]
-            committed_now[committed_now != UNKNOWN] = REMOVED
-        topics[topic] = new
-        changed = (new.decided_to != decided_before) | (new.committed != committed_before)
-        restarted = [new.columns[queue_id] for queue_id in began]
-        changed[:, restarted] |= new.decided_to[:, restarted] != UNKNOWN
-        offsets.append(changed_offset_rows(topic, new, changed, as_of, run))
-        stored, ended = (
-            np.array([getattr(seen[each], name) if each in seen else 0 for each in new.queue_ids], np.int64)
-            for name in ("entries", "ended")
-        )
-        stats.append(_stat_rows(topic, new, decided_before, counts, stored, ended, run, popped))
+            progress.advance(group, instants.get(topic, np.empty(0, np.int64)))
+        progress.note_committed(committed[topic], losing.get(topic, ()))
+        topics[topic] = progress.offsets
+        offsets.append(changed_offset_rows(topic, progress.offsets, progress.changed, as_of, run))
+        stats.append(progress.stat_rows(popped, run))
     return ProgressRows(offsets, stats, _queue_rows(queues, topics, run), topics)
 
 
-def _begin_again(offsets: TopicOffsets, restarts: Iterable[QueueRestart]) -> None:
-    """Nothing is decided of the new entries of queues yet. With their topic, the groups lost their offsets."""
-    for restart in restarts:
-        column = offsets.columns[restart.queue_id]
-        decided_to, committed = offsets.decided_to[:, column], offsets.committed[:, column]
-        decided_to[decided_to >= 0] = 0
-        if not restart.keeps_offsets:
-            committed[committed >= 0] = REMOVED
+class _TopicProgress:
+    """How far the queues of a topic came in a night, how far its groups, and what these got.
 
-
-def _advance(
-    group: GroupNight, old_ends: Offsets, new: TopicOffsets, seen: Mapping[int, QueueNight], instants: Int64s
-) -> None:
-    """Writes to ``new`` the offset up to which the group's deliveries are decided.
-
-    ``old_ends``: the ends of the queues when the night began; 0 if a queue began again.
+    ``offsets`` are those at the beginning of the night until they are changed. ``counts``: by name of COUNTS, as arrays
+    of groups x queues.
     """
-    row = new.groups[group.key[0]]
-    if group.is_consuming:
-        new.decided_to[row] = new.ends
-    elif group.stopped_at is not None:
-        at = int(np.searchsorted(instants, group.stopped_at))
-        new.decided_to[row] = [
-            max(old_ends.get(queue_id, 0), seen[queue_id].ends[at] if queue_id in seen else 0)
-            for queue_id in new.queue_ids
-        ]
-    else:
-        new.decided_to[row] = np.where(new.decided_to[row] == UNKNOWN, 0, new.decided_to[row])
-    for queue_id, offset in group.decided_to.items():
-        if (column := new.columns.get(queue_id)) is not None:
-            new.decided_to[row, column] = min(offset, new.ends[column])
 
+    def __init__(
+        self,
+        topic: str,
+        before: TopicOffsets,
+        queues: Mapping[int, QueueNight],
+        planned: Iterable[GroupNight],
+        committed: Mapping[str, Offsets],
+        popping: Iterable[str],
+    ) -> None:
+        """The groups are those that are ``planned`` or ``popping``, and those with offsets that are ``committed``.
 
-def _note_committed(offsets: TopicOffsets, committed: Mapping[str, Offsets]) -> None:
-    """Writes the committed offsets of groups to ``offsets``."""
-    known = [(row, committed[group]) for group, row in offsets.groups.items() if group in committed]
-    sizes = [len(group_offsets) for _, group_offsets in known]
-    count = sum(sizes)
-    if not count or not offsets.queue_ids:
-        return
-    rows = np.repeat([row for row, _ in known], sizes)
-    queue_ids = np.fromiter(chain.from_iterable(group_offsets for _, group_offsets in known), np.int64, count)
-    values = np.fromiter(chain.from_iterable(group_offsets.values() for _, group_offsets in known), np.int64, count)
-    columns = positions_in(np.array(offsets.queue_ids, np.int64), queue_ids)
-    has_queue = columns >= 0
-    offsets.committed[rows[has_queue], columns[has_queue]] = values[has_queue]
+        A group without a subscription may begin at its committed offset in a later night.
+        """
+        self._topic = topic
+        self._queues = queues
+        self._began = {queue_id: night.restart for queue_id, night in queues.items() if night.restart is not None}
+        self._old_ends = {
+            queue_id: 0 if queue_id in self._began else end for queue_id, end in before.ends_by_queue.items()
+        }
+        """The ends of the queues when the night began; 0 if a queue began again."""
+        ends = {queue_id: max(night.end, self._old_ends.get(queue_id, 0)) for queue_id, night in queues.items()}
+        ends = self._old_ends | ends
+        restarts = {queue_id: restart.commitlog_offset for queue_id, restart in self._began.items()}
+        others = [group for group, queue_offsets in committed.items() if queue_offsets.keys() & ends.keys()]
+        names = [*(group.key[0] for group in planned), *others, *popping]
+        self.offsets = before.extended(ends, names, before.begins_by_queue | restarts)
+        self._decided_before, self._committed_before = self.offsets.decided_to.copy(), self.offsets.committed.copy()
+        shape = len(self.offsets.groups), len(self.offsets.queue_ids)
+        self.counts = {name: np.zeros(shape, np.int64) for name in COUNTS}
 
-
-def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[FilteredPart]) -> dict[str, Int64s]:
-    """The counts of the filters by name of COUNTS, as arrays of groups x queues."""
-    shape = len(offsets.groups), len(offsets.queue_ids)
-    counts = {name: np.zeros(shape, np.int64) for name in COUNTS}
-    for part in parts:
-        counted = part.result.counts.get(topic)
+    def count(self, part: FilteredPart) -> None:
+        """Adds the counts of the filters."""
+        counted, offsets, counts = part.result.counts.get(self._topic), self.offsets, self.counts
         if counted is None:
-            continue
-        windows = part.windows.get(topic, ())
+            return
+        windows = part.windows.get(self._topic, ())
         window_numbers = np.array([offsets.groups[window.consumer_group] for window in windows], np.int64)
         has_same_tags = np.array([window.message_filter.client_checks_same_tags for window in windows], np.int64)
-        change_numbers = np.array(
-            [offsets.groups[change.consumer_group] for change in part.uncertain_ranges.get(topic, ())], np.int64
-        )
+        changes = part.uncertain_ranges.get(self._topic, ())
+        change_numbers = np.array([offsets.groups[change.consumer_group] for change in changes], np.int64)
         for queue_id, blocks in counted.uncertain.items():
             np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))
         columns = np.searchsorted(offsets.queue_ids, counted.queue_ids)
@@ -293,52 +259,124 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[FilteredPart]) ->
         window_counts |= {"scanned": counted.scanned, "hash_collisions": dropped * has_same_tags[:, None]}
         for name, numbers in window_counts.items():
             np.add.at(counts[name], (window_numbers[:, None], columns), numbers)
-    return counts
 
-
-def _count_pops(offsets: TopicOffsets, popped: PopCounts, keys: Iterable[Key], counts: Mapping[str, Int64s]) -> None:
-    """Adds the messages that pops of one topic handed out. ``keys``: those of its queues in ``popped``."""
-    for key in keys:
-        group, _, queue_id = key
-        row, column = offsets.groups.get(group), offsets.columns.get(queue_id)
-        if row is not None and column is not None:
+    def count_pops(self, popped: PopCounts, keys: Iterable[Key]) -> None:
+        """Adds the messages that pops handed out. ``keys``: those of the topic's queues in ``popped``."""
+        for key in keys:
+            group, _, queue_id = key
             for name in ("scanned", "passed_stage1", "passed_stage2"):
-                counts[name][row, column] += popped.returned[key]
-            counts["delivered"][row, column] += popped.delivered[key]
-            counts["uncertain"][row, column] += popped.uncertain[key]
+                self._add(group, queue_id, name, popped.returned[key])
+            self._add(group, queue_id, "delivered", popped.delivered[key])
+            self._add(group, queue_id, "uncertain", popped.uncertain[key])
 
+    def count_traces(self, changes: Iterable[CountChange]) -> None:
+        """Changes the counts by what traces decided."""
+        for change in changes:
+            self._add(*change)
 
-def _count_traces(offsets: TopicOffsets, changes: Iterable[CountChange], counts: Mapping[str, Int64s]) -> None:
-    """Changes the counts of one topic by what traces decided."""
-    for group, queue_id, name, change in changes:
-        row, column = offsets.groups.get(group), offsets.columns.get(queue_id)
+    def _add(self, group: str, queue_id: int, name: str, count: int) -> None:
+        """Adds to the count of a group in a queue, if both are known."""
+        row, column = self.offsets.groups.get(group), self.offsets.columns.get(queue_id)
         if row is not None and column is not None:
-            counts[name][row, column] += change
+            self.counts[name][row, column] += count
 
+    def begin_again(self) -> None:
+        """Nothing is decided of the new entries of queues yet. With their topic, the groups lost their offsets."""
+        for restart in self._began.values():
+            column = self.offsets.columns[restart.queue_id]
+            decided_to, committed = self.offsets.decided_to[:, column], self.offsets.committed[:, column]
+            decided_to[decided_to >= 0] = 0
+            if not restart.keeps_offsets:
+                committed[committed >= 0] = REMOVED
 
-def _count_read(
-    topic: str,
-    offsets: TopicOffsets,
-    decided_before: Int64s,
-    popped: PopCounts,
-    advanced: Int64s,
-    counts: Mapping[str, Int64s],
-) -> None:
-    """What groups that pop went past was read by pops, but for what was before their first one."""
-    for group, row in offsets.groups.items():
-        if (group, subscribed_topic(group, topic)) in popped.popping:
-            for queue_id, column in offsets.columns.items():
-                is_first = decided_before[row, column] == UNKNOWN
-                start = popped.starts.get((group, topic, queue_id), advanced[row, column]) if is_first else 0
-                read = advanced[row, column] - counts["lost"][row, column] - start
-                counts["scanned"][row, column] = max(counts["scanned"][row, column], read)
+    def advance(self, group: GroupNight, instants: Int64s) -> None:
+        """Sets the offset up to which a group's deliveries are decided, and counts what is lost to it."""
+        offsets, seen = self.offsets, self._queues
+        row = offsets.groups[group.key[0]]
+        if group.is_consuming:
+            offsets.decided_to[row] = offsets.ends
+        elif group.stopped_at is not None:
+            at = int(np.searchsorted(instants, group.stopped_at))
+            offsets.decided_to[row] = [
+                max(self._old_ends.get(queue_id, 0), seen[queue_id].ends[at] if queue_id in seen else 0)
+                for queue_id in offsets.queue_ids
+            ]
+        else:
+            offsets.decided_to[row] = np.where(offsets.decided_to[row] == UNKNOWN, 0, offsets.decided_to[row])
+        for queue_id, offset in group.decided_to.items():
+            if (column := offsets.columns.get(queue_id)) is not None:
+                offsets.decided_to[row, column] = min(offset, offsets.ends[column])
+        for queue_id, lost in group.lost.items():
+            self._add(group.key[0], queue_id, "lost", lost)
 
+    def note_committed(self, committed: Mapping[str, Offsets], losing: Iterable[str]) -> None:
+        """Sets the committed offsets of groups; those of the groups ``losing`` them are removed."""
+        offsets = self.offsets
+        known = [(row, committed[group]) for group, row in offsets.groups.items() if group in committed]
+        sizes = [len(group_offsets) for _, group_offsets in known]
+        count = sum(sizes)
+        if count and offsets.queue_ids:
+            rows = np.repeat([row for row, _ in known], sizes)
+            queue_ids = np.fromiter(chain.from_iterable(each for _, each in known), np.int64, count)
+            values = np.fromiter(chain.from_iterable(each.values() for _, each in known), np.int64, count)
+            columns = positions_in(np.array(offsets.queue_ids, np.int64), queue_ids)
+            has_queue = columns >= 0
+            offsets.committed[rows[has_queue], columns[has_queue]] = values[has_queue]
+        for group in losing:
+            committed_now = offsets.committed[offsets.groups[group]]
+            committed_now[committed_now != UNKNOWN] = REMOVED
 
-def _count_lost(group: GroupNight, offsets: TopicOffsets, counts: Mapping[str, Int64s]) -> None:
-    row = offsets.groups[group.key[0]]
-    for queue_id, lost in group.lost.items():
-        if (column := offsets.columns.get(queue_id)) is not None:
-            counts["lost"][row, column] += lost
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        """Which offsets changed in the night, as groups x queues."""
+        now = self.offsets
+        changed = (now.decided_to != self._decided_before) | (now.committed != self._committed_before)
+        restarted = [now.columns[queue_id] for queue_id in self._began]
+        changed[:, restarted] |= now.decided_to[:, restarted] != UNKNOWN
+        result: NDArray[np.bool_] = changed
+        return result
+
+    def stat_rows(self, popped: PopCounts, run: str) -> pa.RecordBatch:
+        """The rows of delivery_stats. Entries up to ``decided_to`` were filtered (if again: repeated), lost or skipped.
+
+        Those that waited in an old queue, which had ``ended`` entries, when the queue began again, are lost.
+        """
+        offsets, counts, decided_before, seen = self.offsets, self.counts, self._decided_before, self._queues
+        stored, ended = (
+            np.array([getattr(seen[each], name) if each in seen else 0 for each in offsets.queue_ids], np.int64)
+            for name in ("entries", "ended")
+        )
+        is_decided = offsets.decided_to != UNKNOWN  # the other groups have no subscription
+        counts["stored"][:] = stored * is_decided
+        counts["pending"] = (offsets.ends - np.maximum(offsets.decided_to, 0)) * is_decided
+        advanced = np.maximum(offsets.decided_to, 0) - np.maximum(decided_before, 0) + ended * is_decided
+        self._count_read(popped, advanced)
+        rest = advanced - counts["scanned"] - counts["lost"]
+        lost = np.clip(rest, 0, np.where(decided_before == UNKNOWN, 0, np.maximum(ended - decided_before, 0)))
+        counts["lost"] += lost
+        rest -= lost
+        counts["skipped"], counts["repeated"] = np.maximum(rest, 0), np.maximum(-rest, 0)
+        shown = [counts[name] for name in ("scanned", "lost", "skipped", "repeated", "stored", "pending", "uncertain")]
+        rows, columns = np.nonzero(np.sum(shown, axis=0))
+        values = {
+            "run": repeated(run, len(rows)),
+            "consumer_group": dictionary_column(offsets.groups, rows),
+            "topic": repeated(self._topic, len(rows)),
+            "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
+        }
+        values |= {name: pa.array(counts[name][rows, columns]) for name in COUNTS}
+        return DELIVERY_STATS.batch(values, len(rows))
+
+    def _count_read(self, popped: PopCounts, advanced: Int64s) -> None:
+        """What groups that pop went past was read by pops, but for what was before their first one."""
+        counts = self.counts
+        for group, row in self.offsets.groups.items():
+            if (group, subscribed_topic(group, self._topic)) in popped.popping:
+                for queue_id, column in self.offsets.columns.items():
+                    is_first = self._decided_before[row, column] == UNKNOWN
+                    start = popped.starts.get((group, self._topic, queue_id), advanced[row, column]) if is_first else 0
+                    read = advanced[row, column] - counts["lost"][row, column] - start
+                    counts["scanned"][row, column] = max(counts["scanned"][row, column], read)
 
 
 def _queue_rows(
@@ -356,42 +394,6 @@ def _queue_rows(
         for queue_id, night in sorted(nights.items())
     ]  # fmt: skip
     return QUEUE_PROGRESS.rows_batch(rows)
-
-
-def _stat_rows(
-    topic: str,
-    offsets: TopicOffsets,
-    decided_before: Int64s,
-    counts: dict[str, Int64s],
-    stored: Int64s,
-    ended: Int64s,
-    run: str,
-    popped: PopCounts,
-) -> pa.RecordBatch:
-    """The rows of delivery_stats. Entries up to ``decided_to`` were filtered (if again: repeated), lost or skipped.
-
-    Those that waited in an old queue, which had ``ended`` entries, when the queue began again, are lost.
-    """
-    is_decided = offsets.decided_to != UNKNOWN  # the other groups have no subscription
-    counts["stored"][:] = stored * is_decided
-    counts["pending"] = (offsets.ends - np.maximum(offsets.decided_to, 0)) * is_decided
-    advanced = np.maximum(offsets.decided_to, 0) - np.maximum(decided_before, 0) + ended * is_decided
-    _count_read(topic, offsets, decided_before, popped, advanced, counts)
-    rest = advanced - counts["scanned"] - counts["lost"]
-    lost = np.clip(rest, 0, np.where(decided_before == UNKNOWN, 0, np.maximum(ended - decided_before, 0)))
-    counts["lost"] += lost
-    rest -= lost
-    counts["skipped"], counts["repeated"] = np.maximum(rest, 0), np.maximum(-rest, 0)
-    shown = [counts[name] for name in ("scanned", "lost", "skipped", "repeated", "stored", "pending", "uncertain")]
-    rows, columns = np.nonzero(np.sum(shown, axis=0))
-    values = {
-        "run": repeated(run, len(rows)),
-        "consumer_group": dictionary_column(offsets.groups, rows),
-        "topic": repeated(topic, len(rows)),
-        "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
-    }
-    values |= {name: pa.array(counts[name][rows, columns]) for name in COUNTS}
-    return DELIVERY_STATS.batch(values, len(rows))
 
 
 # Invalid lines.
