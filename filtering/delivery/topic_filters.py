@@ -53,19 +53,19 @@ from filtering.pulls import DEFAULT_BATCH
 # The windows of a block: the three filters, over packed bits.
 
 
-COUNTS = (
+WINDOW_COUNTS = (
     "passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors", "dropped_by_hook",
     "uncertain", "dead",
 )  # fmt: skip
 (
     PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS, DROPPED_BY_HOOK, UNCERTAIN,
     DEAD,
-) = range(len(COUNTS))  # fmt: skip
+) = range(len(WINDOW_COUNTS))  # fmt: skip
 TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = range(6)
 """The columns of ``windows``: rows of BlockBits: four matches, a mask, and the live entries (-1: no bit map)."""
 BUFFER_ROWS = 256
 """The number of windows whose bits :func:`filter_windows` keeps at once."""
-EVERYTHING, NOTHING = 0, 1
+ALL_ENTRIES, NO_ENTRIES = 0, 1
 """The first two rows of ``masks`` and ``live_entries``."""
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -159,9 +159,10 @@ def filter_windows(
 ) -> tuple[int, int, int]:
     """Runs the windows from ``first`` on until one of the buffers is full.
 
-    ``bit_pos``: windows x positions. ``counts`` (windows x queues x COUNTS) is filled; no hook drops entries here. If
-    a window did not receive just the matches of its expression, its entries go to ``received``. Those that its client
-    dropped go to ``dropped``. Returns the first window that is not done, and the number of rows used of both buffers.
+    ``bit_pos``: windows x positions. ``counts`` (windows x queues x WINDOW_COUNTS) is filled; no hook drops entries
+    here. If a window did not receive just the matches of its expression, its entries go to ``received``. Those that its
+    client dropped go to ``dropped``. Returns the first window that is not done, and the number of rows used of both
+    buffers.
     """
     bits, planes = block.matches, block.planes
     words = bits.shape[1]
@@ -172,7 +173,7 @@ def filter_windows(
     for window in range(first, len(windows)):
         if own == len(received.bits) or dropping == len(dropped.bits):
             return window, own, dropping
-        if windows[window, MASK] == NOTHING:
+        if windows[window, MASK] == NO_ENTRIES:
             continue
         tags, expression = bits[windows[window, TAGS]], bits[windows[window, EXPRESSION]]
         client, failure = bits[windows[window, CLIENT_TAGS]], bits[windows[window, FAILURE]]
@@ -235,11 +236,11 @@ class EntryMasks:
     """Masks by number. Mask ``number`` has the packed bits ``rows[row_of[number]]``."""
 
     def __init__(self, numbers: int, everything: npt.NDArray[np.bool_]) -> None:
-        self.row_of = np.full(numbers, EVERYTHING, np.int32)
+        self.row_of = np.full(numbers, ALL_ENTRIES, np.int32)
         all_bits = packed_bits.pack(everything)
         # Room for all: the system gives memory to rows only when they are written.
         self._room = np.zeros((numbers + 2, len(all_bits)), np.uint64)
-        self._room[EVERYTHING] = all_bits
+        self._room[ALL_ENTRIES] = all_bits
         self._used = 2
 
     def add(self, number: int) -> Words:
@@ -314,7 +315,7 @@ def count_uncertain(blocks: Sequence[UncertainEntries]) -> Int64s:
 
 
 def count_lost_pulls(delivered: MatchSets, entries: Entries, counts: Int64s) -> None:
-    """Adds to the uncertain ones of ``counts`` (windows x queues x COUNTS) those beside a message without a body.
+    """Adds the messages beside one without a body to the uncertain ones of ``counts`` (windows x queues x WINDOW_COUNTS).
 
     A Java client up to 5.2.0 fails on such a pull, and its listener gets no message of it (ProcessQueue.putMessage).
     A pull has up to DEFAULT_BATCH messages. Those in other blocks are not counted.
@@ -351,7 +352,7 @@ class BlockResult:
 
     ``bit_maps``: the calculated filter bit maps (binary, null without filter data); None if the entries had bit maps.
     ``scanned`` (masks x queues): the number of entries that each mask selects; window i has mask ``mask_of[i]``.
-    ``counts`` (windows x queues x COUNTS) counts entries; no hook has dropped one yet. ``uncertain`` has
+    ``counts`` (windows x queues x WINDOW_COUNTS) counts entries; no hook has dropped one yet. ``uncertain`` has
     an item for each queue, or none without changes. ``dead``: what was handed out once too often.
     """
 
@@ -371,7 +372,7 @@ def without_dead(
 ) -> tuple[MatchSets, MatchSets]:
     """Splits deliveries into those that clients got, and those that were given up. The latter are counted as such.
 
-    ``most_attempts``: of each window. ``counts``: windows x queues x COUNTS.
+    ``most_attempts``: of each window. ``counts``: windows x queues x WINDOW_COUNTS.
     """
     handed_out_before = entries.reconsume_times
     nothing = MatchSets.of([], delivered.rows)
@@ -559,7 +560,7 @@ class TopicFilters:
             planes, readable = from_bit_maps(entries.bit_maps, self._bit_num)
             bit_maps = None
         live_entries = self._fill_live_entries(entries.store_timestamp, readable)
-        counts = np.zeros((self.window_count, len(queue_ids), len(COUNTS)), np.int64)
+        counts = np.zeros((self.window_count, len(queue_ids), len(WINDOW_COUNTS)), np.int64)
         block = BlockBits(matches.bits, planes, masks.rows, live_entries.rows)
         received, dropped = self._filter(self._windows_in(masks, mask_of, live_entries), block, bounds, counts)
         delivered = self._delivered(matches, counts, received)
@@ -618,7 +619,7 @@ class TopicFilters:
         masks = EntryMasks(len(self._masks) + more, np.ones(len(entries), bool))
         for number, (stored_from, stored_to, offsets, only_listed, physical_ranges) in enumerate(self._masks):
             if stored_to <= first or last < stored_from:
-                masks.row_of[number] = NOTHING
+                masks.row_of[number] = NO_ENTRIES
             elif offsets or only_listed or physical_ranges or first < stored_from or stored_to <= last:
                 low, high = ranges_of(queue_ids, offsets, (0, 0) if only_listed else ALL)
                 mask = masks.add(number)
@@ -635,7 +636,7 @@ class TopicFilters:
         live_entries = EntryMasks(len(self._born_times), readable)
         for number, born_time in enumerate(self._born_times.tolist()):
             if last <= born_time:
-                live_entries.row_of[number] = NOTHING
+                live_entries.row_of[number] = NO_ENTRIES
             elif first <= born_time:
                 live_entries.add(number)[:] = packed_bits.pack((store_timestamps > born_time) & readable)
         return live_entries

@@ -253,7 +253,7 @@ class _TopicProgress:
         for queue_id, blocks in counted.uncertain.items():
             np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))
         columns = np.searchsorted(offsets.queue_ids, counted.queue_ids)
-        window_counts = {name: counted.counts[:, :, i] for i, name in enumerate(topic_filters.COUNTS)}
+        window_counts = {name: counted.counts[:, :, i] for i, name in enumerate(topic_filters.WINDOW_COUNTS)}
         others = window_counts.pop("dead") + window_counts["dropped_by_hook"]
         dropped = window_counts["passed_stage2"] - window_counts["delivered"] - others
         window_counts |= {"scanned": counted.scanned, "hash_collisions": dropped * has_same_tags[:, None]}

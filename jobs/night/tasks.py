@@ -141,7 +141,7 @@ class Work:
 class TopicCounts:
     """The summed BlockResult counts of one topic.
 
-    ``queue_ids`` are ascending. ``scanned`` is windows x queues, ``counts`` windows x queues x COUNTS.
+    ``queue_ids`` are ascending. ``scanned`` is windows x queues, ``counts`` windows x queues x WINDOW_COUNTS.
     ``uncertain``: by queue id, the uncertain entries of the blocks that have any.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from filtering.delivery.topic_filters import COUNTS, DELIVERED, UncertainEntries
+from filtering.delivery.topic_filters import DELIVERED, WINDOW_COUNTS, UncertainEntries
 from jobs.night.tasks import TaskResult, TopicCounts
 
 UNCERTAIN = UncertainEntries(3, np.array([2]), np.array([9]))
@@ -15,7 +15,7 @@ UNCERTAIN = UncertainEntries(3, np.array([2]), np.array([9]))
 def counts(delivered: Mapping[int, tuple[int, int]], uncertain: int | None = None) -> TopicCounts:
     """Counts of two windows. ``delivered``: by queue id, what each window received; it scanned 10 times as much."""
     window_counts = np.array(list(delivered.values()), np.int64).T
-    all_counts = np.zeros((*window_counts.shape, len(COUNTS)), np.int64)
+    all_counts = np.zeros((*window_counts.shape, len(WINDOW_COUNTS)), np.int64)
     all_counts[:, :, DELIVERED] = window_counts
     return TopicCounts(
         np.array(list(delivered), np.int32),

@@ -11,7 +11,7 @@ import pytest
 
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import PullWindow
-from filtering.delivery.topic_filters import COUNTS, TopicFilters
+from filtering.delivery.topic_filters import WINDOW_COUNTS, TopicFilters
 from filtering.predicate import TRUE, TagsCodeIn, TextIn
 from filtering.tags_code import tags_code
 from tests.entries import entries
@@ -104,5 +104,5 @@ def test_counts_and_messages_of_random_windows(seed: int) -> None:
                 if row["queue_id"] == queue_id
                 for name in each
             )
-            counts = dict(zip(COUNTS, outcome.counts[number, column].tolist(), strict=True))
-            assert counts == {name: expected[name] for name in COUNTS}
+            counts = dict(zip(WINDOW_COUNTS, outcome.counts[number, column].tolist(), strict=True))
+            assert counts == {name: expected[name] for name in WINDOW_COUNTS}

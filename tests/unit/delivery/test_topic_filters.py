@@ -13,7 +13,7 @@ from filtering.delivery.delivery_blocks import MatchSets
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import NO_END, PullWindow, UncertainRange, filter_data_in_force
-from filtering.delivery.topic_filters import COUNTS, TopicFilters, count_uncertain
+from filtering.delivery.topic_filters import WINDOW_COUNTS, TopicFilters, count_uncertain
 from filtering.matcher import packed_bits
 from filtering.predicate import FALSE, TRUE, TextIn
 from filtering.sql92 import Expressions, compile
@@ -131,7 +131,7 @@ def test_every_group_gets_what_its_consumer_got(name: str) -> None:
         broker_set = sorted(client + places(outcome.dropped_by_client, topic_entries))
         assert broker_set == sorted(map(tuple, row["broker"])), (name, *key, row["mode"])
         flags = packed_bits.unpack(filters.stage1(topic_entries), len(topic_entries))[0]
-        matched = outcome.counts[0, :, COUNTS.index("passed_stage2")]
+        matched = outcome.counts[0, :, WINDOW_COUNTS.index("passed_stage2")]
         assert sum(queue["matched"] for queue in stage1["queues"].values()) == matched.sum()
         for queue_id, queue in stage1["queues"].items():
             in_queue = topic_entries.queue_id == int(queue_id)
@@ -198,7 +198,7 @@ def test_bit_maps_decide_on_what_was_stored_after_the_filter_was_born(born_time:
     """Source: ConsumerFilterData.isMsgInLive. No bit is set, so that messages pass only without their bit map."""
     window = PullWindow(MessageFilter("cg", "T", bit_pos=(3,), born_time=born_time), 0)
     outcome = TopicFilters(64, windows=[window]).run(entries("T", LEVELS, [bytes(8)] * len(LEVELS)))
-    assert outcome.counts[0, :, COUNTS.index("passed_stage1")].sum() == passed
+    assert outcome.counts[0, :, WINDOW_COUNTS.index("passed_stage1")].sum() == passed
 
 
 def test_counts_are_by_window_and_queue() -> None:
@@ -207,7 +207,7 @@ def test_counts_are_by_window_and_queue() -> None:
     outcome = TopicFilters(64, windows=[window], uncertain_ranges=changes).run(entries("T", LEVELS))
     assert outcome.queue_ids.tolist() == [0, 1]
     assert outcome.scanned[outcome.mask_of].tolist() == [[5, 10]]
-    assert outcome.counts[0, :, COUNTS.index("delivered")].tolist() == [0, 5]
+    assert outcome.counts[0, :, WINDOW_COUNTS.index("delivered")].tolist() == [0, 5]
     assert [each.counts.tolist() for each in outcome.uncertain] == [[3], [2]]
 
 
