@@ -315,8 +315,9 @@ def count_uncertain(blocks: Sequence[UncertainEntries]) -> Int64s:
 
 
 def count_lost_pulls(delivered: MatchSets, entries: Entries, counts: Int64s) -> None:
-    """Adds the messages beside one without a body to the uncertain ones of ``counts`` (windows x queues x WINDOW_COUNTS).
+    """Adds the messages beside one without a body to the uncertain ones of ``counts``.
 
+    ``counts``: windows x queues x WINDOW_COUNTS.
     A Java client up to 5.2.0 fails on such a pull, and its listener gets no message of it (ProcessQueue.putMessage).
     A pull has up to DEFAULT_BATCH messages. Those in other blocks are not counted.
     """
