@@ -1,7 +1,7 @@
 """How many deliveries are proven by traces of clients, and what traces contradict.
 
 A trace without a delivery contradicts the table, and a complete trace may deny a delivery
-(:mod:`schemas.messages.traces`). Where events leave a message uncertain, the night has let the traces
+(:mod:`filtering.traces`). Where events leave a message uncertain, the night has let the traces
 decide (:mod:`jobs.night.traced_deliveries`): these deliveries have the source TRACED.
 """
 
@@ -16,16 +16,15 @@ import pyarrow.compute as pc
 from answers.facts import BrokerFacts
 from filtering.delivery import Outcome
 from filtering.frozen import frozen
+from filtering.traces import denied, proven
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, TRACED, table_of_pairs
 from schemas.delta.table_rows import within
 from schemas.messages.traces import (
     TRACE_COLUMNS,
     compared,
-    denied,
     is_for_any_client,
     keys,
-    proven,
     traceable,
     with_message,
 )

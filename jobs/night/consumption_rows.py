@@ -16,11 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
-from filtering.journey import group_of_topic, is_copy
-from filtering.names import RETRY_TOPIC_PREFIX, SEPARATOR, namespace_of, retry_topics
 from filtering.pops.handed_out import NONE, matching, nth, numbered
 from filtering.subscriptions.events import GroupTopic
-from filtering.time_spans import DAY
+from filtering.traces import LONGEST_CALL, NEVER, SUBSCRIBED, fit_of, full_names, ids_with_offsets
 from jobs.night.commit import Changes
 from schemas.arrow_batches import codes, gathered, replaced, split
 from schemas.commitlog import COMMITLOG
@@ -28,17 +26,10 @@ from schemas.delta.table import ROWS_OF_A_GROUP, DataFile
 from schemas.delta.table_rows import Where, files_that_may_hold, one_of, read_rows, row_groups, within
 from schemas.tables import CONSUMPTIONS
 
-LONGEST_CALL = DAY
-"""A return is joined with a call of an earlier night that is at most this long ago (ms)."""
-
 _RETURN_COLUMNS = ("returned_at", "cost", "success", "code")
 _PLACE = ("topic", "queue_id", "queue_offset", "commitlog_offset")
 _NAMES = (*_PLACE, "uniq_key", "reconsume_times")
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 1 << 20, 1 << 28
-_OFFSET_ID = "^(?:[0-9A-F]{32}|[0-9A-F]{56})$"
-_OFFSET_DIGITS = 16
-_RETRY, _SUBSCRIBED, _ORDINARY, _OTHER, _NEVER = range(5)
-"""How a message fits a trace: the least is taken."""
 
 
 def add_consumptions(
@@ -112,12 +103,12 @@ def _earlier_calls(returns: pa.Table, changes: Changes) -> pa.Table:
 def _with_messages(rows: pa.Table, changes: Changes, subscribed: Collection[GroupTopic], log_start: int) -> pa.Table:
     """The rows with the full names of their groups, and with the messages that they mean."""
     groups = rows["consumer_group"].combine_chunks().dictionary_encode()
-    names = _full_names(groups.dictionary.to_pylist(), {group for group, _ in subscribed})
+    names = full_names(groups.dictionary.to_pylist(), {group for group, _ in subscribed})
     groups = pa.DictionaryArray.from_arrays(groups.indices, pa.array(names, pa.string())).dictionary_decode()
     rows = replaced(rows, consumer_group=groups)
     tonight, in_log = [one_of("run", [changes.run])], [within("commitlog_offset", log_start)]
     with_messages, fit = _matched(rows, _messages(rows["message_id"], changes, tonight), subscribed)
-    is_doubtful = fit > _SUBSCRIBED
+    is_doubtful = fit > SUBSCRIBED
     if is_doubtful.any():
         doubtful = with_messages.filter(pa.array(is_doubtful))
         matched, _ = _matched(doubtful, _messages(doubtful["message_id"], changes, in_log), subscribed)
@@ -125,19 +116,10 @@ def _with_messages(rows: pa.Table, changes: Changes, subscribed: Collection[Grou
     return with_messages
 
 
-def _full_names(groups: Sequence[str], known: Collection[str]) -> list[str]:
-    """The names of groups with their namespaces, which traces leave out (ConsumeMessageTraceHookImpl)."""
-    by_name: dict[str, list[str]] = {}
-    for group in known:
-        if namespace_of(group):
-            by_name.setdefault(group.partition(SEPARATOR)[2], []).append(group)
-    return [by_name[name][0] if name not in known and len(by_name.get(name, ())) == 1 else name for name in groups]
-
-
 def _messages(ids: pa.ChunkedArray, changes: Changes, where: Where) -> pa.Table:
     """The messages with some ids: _NAMES of commitlog, and ``id``: UNIQ_KEY, or the id that ends with their offset."""
     wanted = pc.unique(ids)
-    offset_ids, offsets = _offset_ids(wanted)
+    offset_ids, offsets = ids_with_offsets(wanted)
     parts = [pa.schema([*(COMMITLOG.schema.field(name) for name in _NAMES), ("id", pa.string())]).empty_table()]
     for rows in _stored(changes, where):
         by_key = rows.filter(pc.is_in(rows["uniq_key"], value_set=wanted))
@@ -160,15 +142,6 @@ def _stored(changes: Changes, where: Where) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(part, schema)
 
 
-def _offset_ids(ids: pa.StringArray) -> tuple[pa.StringArray, pa.Int64Array]:
-    """The ids that may be those of messages without UNIQ_KEY, and the physical offsets in them."""
-    offset_ids = ids.filter(pc.match_substring_regex(ids, _OFFSET_ID))
-    digits = pc.utf8_slice_codeunits(offset_ids, -_OFFSET_DIGITS)
-    text = "".join(digits.to_pylist())
-    octets = np.frombuffer(bytes.fromhex(text), ">i8")
-    return offset_ids, pa.array(octets.astype(np.int64))
-
-
 def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTopic]) -> tuple[pa.Table, Int64s]:
     """The rows with the messages that they mean, as far as these are among ``messages``, and how well they fit."""
     row_ids, message_ids = np.split(codes(rows["message_id"], messages["id"]), [len(rows)])
@@ -178,52 +151,18 @@ def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTop
     row = np.repeat(np.arange(len(rows)), counts)
     pair_number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     message = order[np.repeat(lows, counts) + pair_number]
-    ranks = _fit(rows, messages, row, message, subscribed)
+    ranks = fit_of(rows, messages, row, message, subscribed)
     by_row = np.lexsort((pair_number, ranks, row))
     row, message, ranks = row[by_row], message[by_row], ranks[by_row]
     begins = np.searchsorted(row, np.arange(len(rows)))
-    least = np.append(ranks, _NEVER)[begins]
-    least[counts == 0] = _NEVER
-    is_best = (ranks == least[row]) & (ranks < _NEVER)
+    least = np.append(ranks, NEVER)[begins]
+    least[counts == 0] = NEVER
+    is_best = (ranks == least[row]) & (ranks < NEVER)
     records = np.bincount(row[is_best], minlength=len(rows))
     turns = _turns(rows, row_ids) % np.maximum(records, 1)
     taken = pa.array(np.append(message, 0)[np.minimum(begins + turns, len(message))], mask=records == 0)
     places = {name: messages[name].take(taken) for name in _PLACE}
     return replaced(rows, **places, records=pa.array(records.astype(np.int32))), least
-
-
-def _fit(
-    rows: pa.Table, messages: pa.Table, row: Int64s, message: Int64s, subscribed: Collection[GroupTopic]
-) -> Int64s:
-    """How the message of each pair fits its row: _RETRY to _NEVER."""
-    groups = rows["consumer_group"].combine_chunks().dictionary_encode()
-    topics = messages["topic"].combine_chunks().dictionary_encode()
-    group_of = {name: number for number, name in enumerate(groups.dictionary.to_pylist())}
-    names = topics.dictionary.to_pylist()
-    topic_of = {name: number for number, name in enumerate(names)}
-    is_retry = np.array([name.startswith(RETRY_TOPIC_PREFIX) for name in names], bool)
-    ordinary = np.array([_rank_of_topic(name) for name in names], np.int64)
-    reads, owns = np.zeros((2, len(group_of) + 1, len(names)), bool)
-    for name, number in topic_of.items():
-        if (owner := group_of_topic(name)) in group_of:
-            owns[group_of[owner], number] = True
-    for group, topic in subscribed:
-        if group in group_of:
-            for name in {topic, *retry_topics(group, topic)} & topic_of.keys():
-                (reads if name == topic else owns)[group_of[group], topic_of[name]] = True
-    group = groups.indices.fill_null(-1).to_numpy()[row]
-    topic = topics.indices.to_numpy()[message]
-    retry_times = rows["retry_times"].fill_null(-1).to_numpy()[row]
-    is_own = owns[group, topic] & (messages["reconsume_times"].fill_null(0).to_numpy()[message] == retry_times)
-    ranks = np.where(reads[group, topic], _SUBSCRIBED, ordinary[topic])
-    fit: Int64s = np.where(is_retry[topic], np.where(is_own, _RETRY, _NEVER), ranks)
-    return fit
-
-
-def _rank_of_topic(topic: str) -> int:
-    if not is_copy(topic):
-        return _ORDINARY
-    return _NEVER if group_of_topic(topic) is None else _OTHER
 
 
 def _turns(rows: pa.Table, ids: Int64s) -> Int64s:

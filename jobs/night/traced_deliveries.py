@@ -30,12 +30,11 @@ import pyarrow.compute as pc
 from filtering.consumption.uncertainty import BEGAN_EARLIER, HELD_PULL_MS
 from filtering.delivery import MATCH, Outcome
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import ConsumeMode, PullWindow, WindowKind
-from filtering.frozen import frozen
+from filtering.delivery.pull_window import PullWindow, WindowKind
 from filtering.names import subscribed_topic
 from filtering.pops.handed_out import NONE, matching, nth
 from filtering.subscriptions.events import GroupTopic
-from filtering.time_spans import FOREVER
+from filtering.traces import Covered, Mask, denied, ends_with_change, is_open, is_popped
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
 from jobs.night.pops import recorded_blocks
@@ -45,9 +44,7 @@ from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, RECORDED, TRACED, positio
 from schemas.delta.table_rows import group_numbers, one_of, positions_by, sorted_by, within
 from schemas.messages.traces import (
     TRACE_COLUMNS,
-    Mask,
     compared,
-    denied,
     is_for_any_client,
     is_of,
     keys,
@@ -71,23 +68,6 @@ class CountChange(NamedTuple):
     queue_id: int
     name: str
     change: int
-
-
-@frozen(eq=False)
-class _Covered:
-    """Of some messages: whether a window of tonight or of the night before filtered them, and of tonight.
-
-    ``is_open``: whether it is uncertain who received them. ``is_of_client``: whether a client with other tags than the
-    group's other clients read them. ``is_lost``: whether they count as deleted before the group pulled them tonight.
-    ``subscription_from``: of what filtered them.
-    """
-
-    is_filtered: Mask
-    is_tonight: Mask
-    is_open: Mask
-    is_of_client: Mask
-    is_lost: Mask
-    subscription_from: Int64s
 
 
 class TracedDeliveries:
@@ -147,7 +127,7 @@ class TracedDeliveries:
         return {
             key
             for key, windows in self._windows.items()
-            if any(_is_open(window) or _ends(window) for _, window in windows)
+            if any(is_open(window) or ends_with_change(window) for _, window in windows)
         }
 
     def _decided(self, groups: Sequence[str], first_run: str) -> pa.Table:
@@ -179,7 +159,7 @@ class TracedDeliveries:
         popped = {
             (group, subscribed_topic(group, topic))
             for (group, topic), windows in self._windows.items()
-            if any(_is_popped(window) for _, window in windows)
+            if any(is_popped(window) for _, window in windows)
         }
         return deliveries.filter(pa.array(~is_for_any_client(deliveries, popped.union(self._broadcasting))))
 
@@ -250,13 +230,13 @@ class TracedDeliveries:
             for (group, topic, queue_id), change in zip(queues, sums, strict=True):
                 self._counts[topic].append(CountChange(group, queue_id, name, change))
 
-    def _covered(self, rows: pa.Table, received_at: pa.ChunkedArray) -> _Covered:
+    def _covered(self, rows: pa.Table, received_at: pa.ChunkedArray) -> Covered:
         """What the windows of tonight and of the night before say of some groups and messages.
 
         ``received_at`` (ms): when the group received each message, as far as that is known.
         """
         no = np.zeros((5, len(rows)), bool)
-        covered = _Covered(no[0], no[1], no[2], no[3], no[4], np.zeros(len(rows), np.int64))
+        covered = Covered(no[0], no[1], no[2], no[3], no[4], np.zeros(len(rows), np.int64))
         received = received_at.to_numpy()
         offsets = rows["commitlog_offset"].to_numpy()
         stored = self._stored_at(offsets)
@@ -264,8 +244,8 @@ class TracedDeliveries:
         for (group, topic, queue_id), own in positions_by(rows, ["consumer_group", "topic", "queue_id"]):
             for run, window in self._windows.get((group, topic), ()):
                 inside = own[window.covers(queue_id, queue_offset[own], offsets[own], stored[own])]
-                covered.is_open[inside] |= _is_open(window)
-                if _ends(window):
+                covered.is_open[inside] |= is_open(window)
+                if ends_with_change(window):
                     since, until = stored[own] - HELD_PULL_MS, np.maximum(stored[own] + HELD_PULL_MS, received[own])
                     covered.is_open[own] |= (since <= window.stored_to) & (window.stored_to <= until)
                 if window.kind is WindowKind.LOST:
@@ -307,25 +287,6 @@ class TracedDeliveries:
         outcome = np.array(pc.index_in(decided["outcome"], value_set=pa.array(OUTCOMES)), np.int64)
         blocks = recorded_blocks(decided, stored, outcome, OUTCOMES, self._changes.run, TRACED)
         self._changes.add_rows(DELIVERY_BLOCKS, list(blocks))
-
-
-def _is_open(window: PullWindow) -> bool:
-    """Whether it is not known who received the messages of a window."""
-    return window.kind in (WindowKind.UNCERTAIN, WindowKind.LOST) or window.is_of_client
-
-
-def _is_popped(window: PullWindow) -> bool:
-    """Whether the group pops: then the messages of a queue go to any of its clients."""
-    return window.mode is ConsumeMode.POP
-
-
-def _ends(window: PullWindow) -> bool:
-    """Whether a group left, or changed its subscription, at the end of a window.
-
-    The events do not say how far it was: it may have been handed what its rules leave to the next subscription, or it
-    may have pulled later what they give to this one, as a pull is held for up to HELD_PULL_MS.
-    """
-    return window.kind is WindowKind.ONLINE and window.stored_to != FOREVER
 
 
 def _is_repeated(rows: pa.Table) -> Mask:

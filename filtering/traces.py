@@ -1,0 +1,208 @@
+"""Which message a trace of a client means, and which deliveries it proves, denies or decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from filtering.delivery.entries import Int64s, positions_in
+from filtering.delivery.pull_window import ConsumeMode, PullWindow, WindowKind
+from filtering.frozen import frozen
+from filtering.journey import group_of_topic, is_copy
+from filtering.names import RETRY_TOPIC_PREFIX, SEPARATOR, namespace_of, retry_topics
+from filtering.pops.handed_out import nth
+from filtering.subscriptions.events import GroupTopic
+from filtering.time_spans import DAY, FOREVER
+
+Mask = NDArray[np.bool_]
+
+LONGEST_CALL = DAY
+"""A return is joined with a call of an earlier night that is at most this long ago (ms)."""
+
+_OFFSET_ID = "^(?:[0-9A-F]{32}|[0-9A-F]{56})$"
+_OFFSET_DIGITS = 16
+_RETRY, SUBSCRIBED, _ORDINARY, _OTHER, NEVER = range(5)
+"""How a message fits a trace: the least is taken."""
+
+
+def full_names(groups: Sequence[str], known: Collection[str]) -> list[str]:
+    """The names of groups with their namespaces, which traces leave out (ConsumeMessageTraceHookImpl)."""
+    by_name: dict[str, list[str]] = {}
+    for group in known:
+        if namespace_of(group):
+            by_name.setdefault(group.partition(SEPARATOR)[2], []).append(group)
+    return [by_name[name][0] if name not in known and len(by_name.get(name, ())) == 1 else name for name in groups]
+
+
+def ids_with_offsets(ids: pa.StringArray) -> tuple[pa.StringArray, pa.Int64Array]:
+    """The ids that may be those of messages without UNIQ_KEY, and the physical offsets in them."""
+    offset_ids = ids.filter(pc.match_substring_regex(ids, _OFFSET_ID))
+    digits = pc.utf8_slice_codeunits(offset_ids, -_OFFSET_DIGITS)
+    text = "".join(digits.to_pylist())
+    octets = np.frombuffer(bytes.fromhex(text), ">i8")
+    return offset_ids, pa.array(octets.astype(np.int64))
+
+
+def fit_of(
+    rows: pa.Table, messages: pa.Table, row: Int64s, message: Int64s, subscribed: Collection[GroupTopic]
+) -> Int64s:
+    """How the message of each pair fits its row: _RETRY to NEVER."""
+    groups = rows["consumer_group"].combine_chunks().dictionary_encode()
+    topics = messages["topic"].combine_chunks().dictionary_encode()
+    group_of = {name: number for number, name in enumerate(groups.dictionary.to_pylist())}
+    names = topics.dictionary.to_pylist()
+    topic_of = {name: number for number, name in enumerate(names)}
+    is_retry = np.array([name.startswith(RETRY_TOPIC_PREFIX) for name in names], bool)
+    ordinary = np.array([_rank_of_topic(name) for name in names], np.int64)
+    reads, owns = np.zeros((2, len(group_of) + 1, len(names)), bool)
+    for name, number in topic_of.items():
+        if (owner := group_of_topic(name)) in group_of:
+            owns[group_of[owner], number] = True
+    for group, topic in subscribed:
+        if group in group_of:
+            for name in {topic, *retry_topics(group, topic)} & topic_of.keys():
+                (reads if name == topic else owns)[group_of[group], topic_of[name]] = True
+    group = groups.indices.fill_null(-1).to_numpy()[row]
+    topic = topics.indices.to_numpy()[message]
+    retry_times = rows["retry_times"].fill_null(-1).to_numpy()[row]
+    is_own = owns[group, topic] & (messages["reconsume_times"].fill_null(0).to_numpy()[message] == retry_times)
+    ranks = np.where(reads[group, topic], SUBSCRIBED, ordinary[topic])
+    fit: Int64s = np.where(is_retry[topic], np.where(is_own, _RETRY, NEVER), ranks)
+    return fit
+
+
+def _rank_of_topic(topic: str) -> int:
+    if not is_copy(topic):
+        return _ORDINARY
+    return NEVER if group_of_topic(topic) is None else _OTHER
+
+
+# The rules.
+#
+# A trace is proof: the client itself wrote that its listener was called with the message. No trace proves nothing, but
+# where tracing was on and complete: the client's traces of the messages just before and after it in the queue are
+# there, by one process, and are older than a trace is ever late. A client does not trace a call whose last message has
+# no MSG_REGION (the broker gives it to all but messages of a batch), and no message with TRACE_ON=false. So a delivery
+# is denied if none of the messages from it up to the next traced one could have kept its call from being traced.
+# Of messages that were popped or broadcast, none is denied: several clients read a queue.
+# Source: ConsumeMessageTraceHookImpl, SendMessageProcessor.
+
+
+LATEST_TRACE = 6_000
+"""A client sends its traces at most 5 s after the call (flushTraceInterval); 5,035 ms was the most that was seen."""
+
+NEAR = 5_000
+"""Another client does not take over a queue and give it back between two traces that are less apart (ms)."""
+
+
+@frozen(eq=False)
+class Traces:
+    """Traces in any order. ``key``: a number for each group and message. ``process``: one for each process, or -1.
+
+    ``consumed_at`` (ms): when the listener was called.
+    """
+
+    key: Int64s
+    process: Int64s
+    consumed_at: Int64s
+
+
+@frozen(eq=False)
+class Deliveries:
+    """Deliveries in any order. ``key``: as in Traces. ``queue``: a number for each group, topic and queue.
+
+    ``available_at``: ms.
+    """
+
+    key: Int64s
+    queue: Int64s
+    queue_offset: Int64s
+    available_at: Int64s
+
+
+def proven(deliveries: Deliveries, traces: Traces) -> Mask:
+    """Which deliveries have a trace: as many of those of one message, after offset resets, as it has traces."""
+    distinct, counts = np.unique(traces.key, return_counts=True)
+    count = np.append(counts, 0)[positions_in(distinct, deliveries.key)]
+    order = np.argsort(deliveries.available_at, kind="stable")
+    is_proven = np.empty(len(deliveries.key), bool)
+    is_proven[order] = nth(deliveries.key[order]) < count[order]
+    return is_proven
+
+
+def denied(
+    deliveries: Deliveries, traces: Traces, as_of: int, traceable: Callable[[Int64s], tuple[Mask, Mask]]
+) -> Mask:
+    """Which deliveries complete traces deny. ``as_of``: up to when the log is known, ms.
+
+    ``traceable``: of some deliveries, by position, those of messages that a client traces, and those of messages that
+    it passes over in a call.
+    """
+    is_denied = np.zeros(len(deliveries.key), bool)
+    if not len(deliveries.key):
+        return is_denied
+    order = np.lexsort((deliveries.queue_offset, deliveries.queue))
+    is_last = np.append(np.diff(deliveries.queue[order]) != 0, True)
+    ends = np.flatnonzero(is_last) + 1
+    by_key = np.argsort(traces.key)
+    trace = np.searchsorted(traces.key[by_key], deliveries.key[order])
+    has_trace = np.append(traces.key[by_key], -1)[trace] == deliveries.key[order]
+    trace = np.append(by_key, 0)[trace]
+    at = np.arange(len(order))
+    last = np.maximum.accumulate(np.where(has_trace, at, -1))
+    following = np.minimum.accumulate(np.where(has_trace, at, len(at))[::-1])[::-1]
+    begins = np.append(0, ends[:-1])[np.searchsorted(ends, at, "right")]
+    is_between = ~has_trace & (last >= begins) & (following < ends[np.searchsorted(ends, at, "right")])
+    between = np.flatnonzero(is_between)
+    one, other = trace[last[between]], trace[following[between]]
+    is_complete = (traces.process[one] == traces.process[other]) & (traces.process[one] >= 0)
+    is_complete &= traces.consumed_at[other] - traces.consumed_at[one] < NEAR
+    between = between[is_complete & (traces.consumed_at[other] + LATEST_TRACE <= as_of)]
+    if not len(between):
+        return is_denied
+    is_traced, is_passed_over = traceable(order[between])
+    prevents = np.zeros(len(at) + 1, np.int64)
+    prevents[between] = ~is_traced & ~is_passed_over
+    from_here = prevents[::-1].cumsum()[::-1]
+    is_denied[order[between[is_traced & (from_here[between] == from_here[following[between]])]]] = True
+    return is_denied
+
+
+@frozen(eq=False)
+class Covered:
+    """Of some messages: whether a window of tonight or of the night before filtered them, and of tonight.
+
+    ``is_open``: whether it is uncertain who received them. ``is_of_client``: whether a client with other tags than the
+    group's other clients read them. ``is_lost``: whether they count as deleted before the group pulled them tonight.
+    ``subscription_from``: of what filtered them.
+    """
+
+    is_filtered: Mask
+    is_tonight: Mask
+    is_open: Mask
+    is_of_client: Mask
+    is_lost: Mask
+    subscription_from: Int64s
+
+
+def is_open(window: PullWindow) -> bool:
+    """Whether it is not known who received the messages of a window."""
+    return window.kind in (WindowKind.UNCERTAIN, WindowKind.LOST) or window.is_of_client
+
+
+def is_popped(window: PullWindow) -> bool:
+    """Whether the group pops: then the messages of a queue go to any of its clients."""
+    return window.mode is ConsumeMode.POP
+
+
+def ends_with_change(window: PullWindow) -> bool:
+    """Whether a group left, or changed its subscription, at the end of a window.
+
+    The events do not say how far it was: it may have been handed what its rules leave to the next subscription, or it
+    may have pulled later what they give to this one, as a pull is held for up to HELD_PULL_MS.
+    """
+    return window.kind is WindowKind.ONLINE and window.stored_to != FOREVER
