@@ -43,7 +43,7 @@ from filtering.counted import counted, did_you_mean, listed, shortened
 from filtering.delivery import Outcome, topic_filters
 from filtering.delivery.entries import Entries, Int64s, among
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
-from filtering.delivery.pull_window import EVERYWHERE, NO_END, OffsetRange, PullWindow, WindowKind, is_about
+from filtering.delivery.pull_window import EVERYWHERE, NO_END, PULLED, OffsetRange, PullWindow, WindowKind, is_about
 from filtering.delivery.topic_filters import TopicFilters, ranges_of
 from filtering.findings import Finding
 from filtering.frozen import frozen
@@ -75,7 +75,7 @@ from schemas.delta.table_rows import (
 from schemas.errors import UsageError
 from schemas.messages.newest_messages import MessagesOfTopic, Rows
 from schemas.messages.stored_messages import PLACES, scan_entries
-from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
+from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage

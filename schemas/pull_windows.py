@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from filtering.delivery.message_filter import MessageFilter, tag_check
 from filtering.delivery.pull_window import (
+    FILTERING,
     NO_BEGIN,
     NO_END,
     ConsumeMode,
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from filtering.consumption.plan import NightPlan
     from filtering.delivery.message_filter import NightFilters
 
-FILTERING = (WindowKind.ONLINE, WindowKind.BACKLOG, WindowKind.RESET)
-"""The kinds of the windows that a night planned to filter messages with."""
-PULLED = (*FILTERING, WindowKind.LATE)
-"""The kinds of the windows whose messages the group pulled."""
 _ALL_OFFSETS, _WHOLE_RANGE = (0, NO_END), (NO_BEGIN, NO_END)
 _QUEUE = pa.struct(
     [

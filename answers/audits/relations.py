@@ -48,7 +48,7 @@ from filtering.consumption.group import RESET
 from filtering.delivery import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
-from filtering.delivery.pull_window import NO_END, PullWindow, WindowKind, is_of_night
+from filtering.delivery.pull_window import NO_END, PULLED, PullWindow, WindowKind, is_of_night
 from filtering.delivery.topic_filters import PASSED_STAGE2, MaskKey, TopicFilters, mask_key
 from filtering.frozen import frozen
 from filtering.subscriptions.events import GroupTopic
@@ -63,7 +63,7 @@ from schemas.delta.table import StoredFile, Table
 from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, sorted_by, within
 from schemas.ledger_check import Withdrawal, withdrawals_since
 from schemas.messages.stored_messages import scan_entries
-from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
+from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.run_ledger import RUN_LEDGER, earlier_configs, filtered_to
 from schemas.spark_tasks import Session
 from schemas.subscriptions import EXPRESSION_COLUMNS, SUBSCRIPTIONS

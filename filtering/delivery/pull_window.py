@@ -48,6 +48,12 @@ class WindowKind(Enum):
     """Messages that count as uncertain. ``reason`` says why: mostly a pull that was held when the filter changed."""
 
 
+FILTERING = (WindowKind.ONLINE, WindowKind.BACKLOG, WindowKind.RESET)
+"""The kinds of the windows that a night planned to filter messages with."""
+PULLED = (*FILTERING, WindowKind.LATE)
+"""The kinds of the windows whose messages the group pulled."""
+
+
 class ConsumeMode(StrEnum):
     """How a group gets messages, as ``mode`` of pull_windows."""
 

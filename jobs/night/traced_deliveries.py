@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from filtering.consumption.uncertainty import BEGAN_EARLIER, HELD_PULL_MS
 from filtering.delivery import MATCH, Outcome
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import PullWindow, WindowKind
+from filtering.delivery.pull_window import PULLED, PullWindow, WindowKind
 from filtering.names import subscribed_topic
 from filtering.pops.handed_out import NONE, matching, nth
 from filtering.subscriptions.events import GroupTopic
@@ -51,7 +51,7 @@ from schemas.messages.traces import (
     traceable,
     with_message,
 )
-from schemas.pull_windows import PULL_WINDOWS, PULLED, stored_windows
+from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.run_ledger import filtered_to
 from schemas.tables import CONSUMPTIONS, POPS
 
