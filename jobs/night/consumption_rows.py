@@ -1,10 +1,8 @@
-"""The rows of consumptions: joins what traces say of a call, and finds the messages that they mean.
+"""The rows of consumptions: joins what traces say of a call, and adds the messages that they mean.
 
 Tasks leave a row for each call of a listener with a message, and one for each return. A return may be in another trace,
-and then in another night than its call: the row of the call is then stored again, as one of the later night. A trace
-names no queue, but a message id. The message that a client was handed is the one of its group's retry topics with this
-id and as many deliveries before, else the one of an ordinary topic. If a producer sent a message again after a
-time-out, two records have its id: they are taken in turn.
+and then in another night than its call: the row of the call is then stored again, as one of the later night. Which
+message a trace means is in :mod:`filtering.traces`.
 """
 
 from __future__ import annotations
@@ -15,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.delivery.entries import Int64s
-from filtering.pops.handed_out import NONE, matching, nth, numbered
+from filtering.pops.handed_out import NONE, matching
 from filtering.subscriptions.events import GroupTopic
-from filtering.traces import LONGEST_CALL, NEVER, SUBSCRIBED, fit_of, full_names, ids_with_offsets
+from filtering.traces import LONGEST_CALL, Mask, full_names, ids_with_offsets, meant, of_first_traces
 from jobs.night.commit import Changes
 from schemas.arrow_batches import codes, gathered, replaced, split
 from schemas.commitlog import COMMITLOG
@@ -58,14 +55,10 @@ def add_consumptions(
 
 
 def _once(rows: pa.Table) -> pa.Table:
-    """The rows without those of traces that a client sent again after a time-out: a call is in one trace only."""
+    """The rows in the order of the log, without those of traces that a client sent again."""
     rows = rows.take(pc.sort_indices(rows, sort_keys=[("trace_offset", "ascending"), ("trace_number", "ascending")]))
     is_call = pc.is_valid(rows["consumed_at"]).combine_chunks().to_numpy(zero_copy_only=False)
-    key = codes(rows["request_id"]) * 2 + is_call
-    first = np.full(key.max(initial=0) + 1, -1, np.int64)
-    offsets = rows["trace_offset"].to_numpy()
-    first[key[::-1]] = offsets[::-1]
-    is_first = first[key] == offsets
+    is_first = of_first_traces(codes(rows["request_id"]), is_call, rows["trace_offset"].to_numpy())
     return rows if is_first.all() else rows.filter(pa.array(is_first))
 
 
@@ -107,8 +100,7 @@ def _with_messages(rows: pa.Table, changes: Changes, subscribed: Collection[Grou
     groups = pa.DictionaryArray.from_arrays(groups.indices, pa.array(names, pa.string())).dictionary_decode()
     rows = replaced(rows, consumer_group=groups)
     tonight, in_log = [one_of("run", [changes.run])], [within("commitlog_offset", log_start)]
-    with_messages, fit = _matched(rows, _messages(rows["message_id"], changes, tonight), subscribed)
-    is_doubtful = fit > SUBSCRIBED
+    with_messages, is_doubtful = _matched(rows, _messages(rows["message_id"], changes, tonight), subscribed)
     if is_doubtful.any():
         doubtful = with_messages.filter(pa.array(is_doubtful))
         matched, _ = _matched(doubtful, _messages(doubtful["message_id"], changes, in_log), subscribed)
@@ -142,34 +134,10 @@ def _stored(changes: Changes, where: Where) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(part, schema)
 
 
-def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTopic]) -> tuple[pa.Table, Int64s]:
-    """The rows with the messages that they mean, as far as these are among ``messages``, and how well they fit."""
+def _matched(rows: pa.Table, messages: pa.Table, subscribed: Collection[GroupTopic]) -> tuple[pa.Table, Mask]:
+    """The rows with the messages that they mean, and for which of them another one than ``messages`` may fit better."""
     row_ids, message_ids = np.split(codes(rows["message_id"], messages["id"]), [len(rows)])
-    order = np.lexsort((messages["commitlog_offset"].to_numpy(), message_ids))
-    lows, highs = (np.searchsorted(message_ids[order], row_ids, side) for side in ("left", "right"))
-    counts = highs - lows
-    row = np.repeat(np.arange(len(rows)), counts)
-    pair_number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    message = order[np.repeat(lows, counts) + pair_number]
-    ranks = fit_of(rows, messages, row, message, subscribed)
-    by_row = np.lexsort((pair_number, ranks, row))
-    row, message, ranks = row[by_row], message[by_row], ranks[by_row]
-    begins = np.searchsorted(row, np.arange(len(rows)))
-    least = np.append(ranks, NEVER)[begins]
-    least[counts == 0] = NEVER
-    is_best = (ranks == least[row]) & (ranks < NEVER)
-    records = np.bincount(row[is_best], minlength=len(rows))
-    turns = _turns(rows, row_ids) % np.maximum(records, 1)
-    taken = pa.array(np.append(message, 0)[np.minimum(begins + turns, len(message))], mask=records == 0)
+    message, records, is_doubtful = meant(rows, row_ids, messages, message_ids, subscribed)
+    taken = pa.array(message, mask=message == NONE)
     places = {name: messages[name].take(taken) for name in _PLACE}
-    return replaced(rows, **places, records=pa.array(records.astype(np.int32))), least
-
-
-def _turns(rows: pa.Table, ids: Int64s) -> Int64s:
-    """The number of each row among those of the same group, id and count of deliveries, by time."""
-    groups, retry_times = (codes(rows[name]) for name in ("consumer_group", "retry_times"))
-    keys = numbered([ids, groups, retry_times])
-    order = np.argsort(rows["consumed_at"].fill_null(0).to_numpy(), kind="stable")
-    turns = np.empty(len(rows), np.int64)
-    turns[order] = nth(keys[order])
-    return turns
+    return replaced(rows, **places, records=pa.array(records.astype(np.int32))), is_doubtful

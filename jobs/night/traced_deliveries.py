@@ -1,19 +1,8 @@
 """What traces decide: the messages of which events leave uncertain whether a group received them.
 
-A trace is stronger than any rule, so it decides
-
-- the messages in *uncertain* windows, those of clients that disagree, and those that were in flight when the group left
-  or changed its subscription: one that a client traced is DELIVERED, and one that complete traces deny is DENIED
-  (:mod:`schemas.messages.traces`);
-- whether a group got the messages that the broker deleted in the night in which it came for them;
-- how often a message was received: if a client traced it more often than the rules say, the other times are
-  deliveries, too, as when a client leaves while it consumes;
-- whether a client got what the broker's record says that a pop handed out: it may have been dropped by its tags, given
-  up, or popped for nobody. No trace denies it, since the messages of a queue go to any of the clients that pop.
-
-These deliveries have the source TRACED. They take the place of what is said tonight of the same message and group.
-What an earlier night decided stays: what tonight's traces say of it are rows of tonight. Where nothing is open, traces
-decide nothing: they are the check of the rules, and audits name what they contradict.
+Which ones, and why, is in :mod:`filtering.traces`. These deliveries have the source TRACED. They take the place of what
+is said tonight of the same message and group. What an earlier night decided stays: what tonight's traces say of it are
+rows of tonight. Audits name what traces contradict.
 """
 
 from __future__ import annotations
@@ -27,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.consumption.uncertainty import BEGAN_EARLIER, HELD_PULL_MS
 from filtering.delivery import MATCH, Outcome
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import PULLED, PullWindow, WindowKind
+from filtering.delivery.pull_window import ConsumeMode, PullWindow
 from filtering.names import subscribed_topic
 from filtering.pops.handed_out import NONE, matching, nth
 from filtering.subscriptions.events import GroupTopic
-from filtering.traces import Covered, Mask, denied, ends_with_change, is_open, is_popped
+from filtering.traces import Covered, Mask, denied, ends_with_change, is_new_delivery, is_open, of_most_traced_try
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
 from jobs.night.pops import recorded_blocks
@@ -159,7 +147,7 @@ class TracedDeliveries:
         popped = {
             (group, subscribed_topic(group, topic))
             for (group, topic), windows in self._windows.items()
-            if any(is_popped(window) for _, window in windows)
+            if any(window.mode is ConsumeMode.POP for _, window in windows)
         }
         return deliveries.filter(pa.array(~is_for_any_client(deliveries, popped.union(self._broadcasting))))
 
@@ -184,10 +172,8 @@ class TracedDeliveries:
         size = max((int(each.max(initial=0)) for each in (key, delivery_key, popped_key)), default=0) + 1
         times_delivered, times_popped = (np.bincount(each, minlength=size)[key] for each in (delivered, popped_key))
         covered = self._covered(traced, traced["consumed_at"].fill_null(self._as_of))
-        is_new, is_popped = nth(key) >= times_delivered, times_popped > 0
-        is_again = (times_delivered > 0) & ~is_of(traced, self._broadcasting)
-        is_known = is_again | ((times_delivered == 0) & covered.is_open & covered.is_filtered)
-        is_new &= np.where(is_popped, nth(key) < times_popped, is_known)
+        is_broadcast = is_of(traced, self._broadcasting)
+        is_new = is_new_delivery(key, times_delivered, times_popped, covered, is_broadcast)
         last_subscription_from = np.zeros(size, np.int64)
         last_subscription_from[delivery_key] = deliveries["subscription_from"].to_numpy()
         subscription_from = np.where(covered.is_filtered, covered.subscription_from, last_subscription_from[key])
@@ -202,7 +188,7 @@ class TracedDeliveries:
             passed_stage2=passed,
             scanned=passed * ~is_first[is_new],
             lost=-(covered.is_lost & (times_delivered == 0))[is_new].astype(np.int64),
-            hash_collisions=-(was_dropped & ~is_popped & ~covered.is_of_client)[is_new].astype(np.int64),
+            hash_collisions=-(was_dropped & (times_popped == 0) & ~covered.is_of_client)[is_new].astype(np.int64),
         )
         pop_at = matching([popped_key], [key])
         popped_at = popped["popped_at"].take(pa.array(pop_at, mask=pop_at == NONE))
@@ -244,17 +230,7 @@ class TracedDeliveries:
         for (group, topic, queue_id), own in positions_by(rows, ["consumer_group", "topic", "queue_id"]):
             for run, window in self._windows.get((group, topic), ()):
                 inside = own[window.covers(queue_id, queue_offset[own], offsets[own], stored[own])]
-                covered.is_open[inside] |= is_open(window)
-                if ends_with_change(window):
-                    since, until = stored[own] - HELD_PULL_MS, np.maximum(stored[own] + HELD_PULL_MS, received[own])
-                    covered.is_open[own] |= (since <= window.stored_to) & (window.stored_to <= until)
-                if window.kind is WindowKind.LOST:
-                    covered.is_lost[inside] = run == self._changes.run
-                if window.kind in (*PULLED, WindowKind.LOST) or window.reason == BEGAN_EARLIER:
-                    covered.is_filtered[inside] = True
-                    covered.is_of_client[inside] = window.is_of_client
-                    covered.subscription_from[inside] = window.subscription_from
-                    covered.is_tonight[inside] |= run == self._changes.run and window.kind in PULLED
+                covered.add(window, run == self._changes.run, own, inside, stored[own], received[own])
         return covered
 
     def _stored_at(self, offsets: Int64s) -> Int64s:
@@ -297,18 +273,10 @@ def _is_repeated(rows: pa.Table) -> Mask:
 
 
 def _most_traced_try(rows: pa.Table) -> pa.Table:
-    """The traces of the try that a message has most traces of, by time.
-
-    An orderly consumer that tries a message again in its own memory did not receive it again.
-    """
+    """The traces of the try that a message has most traces of, by time."""
     rows = rows.filter(pc.equal(rows["records"], 1))
     rows = sorted_by(with_message(rows), "consumed_at")
-    (key,), tries = keys(rows), rows["retry_times"].fill_null(0).to_numpy()
-    pairs, number, counts = np.unique(np.stack([key, tries]), axis=1, return_inverse=True, return_counts=True)
-    order = np.lexsort((pairs[1], -counts, pairs[0]))
-    is_most = np.zeros(len(order), bool)
-    is_most[order[np.append(True, np.diff(pairs[0][order]) != 0)[: len(order)]]] = True
-    return rows.filter(pa.array(is_most[number.reshape(-1)]))
+    return rows.filter(pa.array(of_most_traced_try(keys(rows)[0], rows["retry_times"].fill_null(0).to_numpy())))
 
 
 def _without(blocks: pa.Table, taken: Mapping[str, Mapping[tuple[str, str], Int64s]]) -> Iterator[pa.RecordBatch]:
