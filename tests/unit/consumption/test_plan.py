@@ -14,6 +14,9 @@ from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffs
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.consumption.uncertainty import (
     ENTRY_DELAY,
+    FIRST_PULL,
+    HANDED_OVER,
+    HELD_PULL_MS,
     IN_ORDER,
     LEFT,
     NEXT_REQUEST,
@@ -25,6 +28,7 @@ from filtering.consumption.uncertainty import (
 from filtering.delivery.pull_window import NO_END, ConsumeMode, PullWindow, WindowKind
 from filtering.pops.modes import PopGroups, PopModes
 from filtering.predicate import TRUE, TextIn
+from filtering.sql92 import compile
 from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent, in_order, parse_event
 from filtering.subscriptions.history import states_by_key, subscription_history
 
@@ -45,7 +49,7 @@ RESET = '{"at": %d, "op": "reset_offset", "group": "cg", "topic": "T", "queue_id
 
 
 def plan(events: Sequence[SubscriptionEvent], offsets: BrokerOffsets, so_far: OffsetsSoFar | None = None) -> NightPlan:
-    config = BrokerConfig()
+    config = BrokerConfig(enable_property_filter=True)
     history = subscription_history(events, config)
     return plan_night(history, events, so_far or OffsetsSoFar(), offsets, config)
 
@@ -192,6 +196,25 @@ def test_clients_with_other_expressions_check_nothing() -> None:
     topic = '{"topic": "T", "type": "SQL92", "expression": "x = %d", "sub_version": %d}'
     events = events_of(HEARTBEAT % (100, "a", topic % (1, 1)), HEARTBEAT % (200, "b", topic % (2, 2)))
     assert disagreeing_states(events) == []
+
+
+@pytest.mark.parametrize(("later", "may_meet"), [(HELD_PULL_MS - 1, True), (HELD_PULL_MS, False)])
+def test_what_one_client_left_to_another_may_meet_its_next_subscription_while_a_pull_may_be_held(
+    later: int, may_meet: bool
+) -> None:
+    """Client b takes queues of a, and its subscription changes ``later`` (ms after its first pulls)."""
+    topic = '{"topic": "T", "type": "SQL92", "expression": "x = %d", "sub_version": %d}'
+    first_pulls = MINUTE + FIRST_PULL
+    events = events_of(
+        HEARTBEAT % (0, "a", topic % (1, 1)),
+        HEARTBEAT % (MINUTE, "b", topic % (2, 2)),
+        HEARTBEAT % (first_pulls + later, "b", topic % (3, 3)),
+    )
+    planned = plan(events, BrokerOffsets(watched_to=2 * MINUTE))
+    (change,) = (each for each in planned.uncertain_ranges if each.reason == HANDED_OVER)
+    assert change.stored_to == first_pulls
+    asked = [compile(f"x = {number}").predicate for number in (1, 2, 3)]
+    assert [predicate in change.after.operands for predicate in asked] == [True, True, may_meet]
 
 
 def test_a_group_begins_at_the_first_entry_of_its_retry_topic() -> None:
