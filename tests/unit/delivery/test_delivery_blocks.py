@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from filtering import sql92
 from filtering.delivery import delivery_blocks
-from filtering.delivery.delivery_blocks import block_matches, block_rows, recipients
+from filtering.delivery.delivery_blocks import block_matches, block_rows, recipients, rows_of_deliveries
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
@@ -43,6 +44,15 @@ def received(match: dict[str, Any]) -> list[int]:
     return list(range(MESSAGES))
 
 
+def pairs(rows: list[dict[str, pa.Array]]) -> list[dict[str, Any]]:
+    """The rows of the table deliveries."""
+    table = pa.concat_tables(
+        pa.table(row | {"source": pa.nulls(1, pa.string()), "run": pa.array(["r"])}) for row in rows
+    )
+    rows_of_table: list[dict[str, Any]] = pa.Table.from_batches(pairs_of(table)).to_pylist()
+    return rows_of_table
+
+
 EXPECTED = {group: list(range(d - 1, MESSAGES, d)) for group, d in GROUPS.items() if d <= MESSAGES}
 
 
@@ -59,13 +69,23 @@ def test_a_block_with_many_matches_is_several_rows_with_the_same_pairs(monkeypat
     monkeypatch.setattr(delivery_blocks, "BYTES_IN_A_ROW", 500)
     rows = blocks()
     assert len(rows) > 2
-    table = pa.concat_tables(
-        pa.table(row | {"source": pa.nulls(1, pa.string()), "run": pa.array(["r"])}) for row in rows
-    )
-    pairs = pa.Table.from_batches(pairs_of(table)).to_pylist()
     by_group: dict[str, list[int]] = {}
-    for pair in pairs:
+    for pair in pairs(rows):
         by_group.setdefault(pair["consumer_group"], []).append(pair["queue_offset"])
         expected = 5000 if pair["consumer_group"] == "every_16th_too" else pair["queue_offset"]
         assert (pair["available_at"], pair["subscription_from"], pair["outcome"]) == (expected, 7, "DELIVERED")
     assert by_group == EXPECTED
+
+
+def test_a_message_that_two_groups_popped_is_in_the_block_once() -> None:
+    deliveries = {
+        "queue_id": [0, 0, 0], "queue_offset": [1, 0, 1], "commitlog_offset": [500, 100, 500], "group": [0, 0, 1],
+        "store_timestamp": [5, 1, 5], "outcome": [0, 0, 0], "available_at": [10, 20, 30], "subscription_from": [7] * 3,
+    }  # fmt: skip
+    columns = {name: np.array(values, np.int64) for name, values in deliveries.items()}
+    (row,) = rows_of_deliveries("T", columns, ["g", "h"], ["DELIVERED"])
+    assert [row[name].to_pylist() for name in ("queue_offset", "commitlog_offset")] == [[[0, 1]], [[100, 500]]]
+    names = "consumer_group", "queue_offset", "available_at"
+    assert sorted(tuple(pair[name] for name in names) for pair in pairs([row])) == [
+        ("g", 0, 20), ("g", 1, 10), ("h", 1, 30),
+    ]  # fmt: skip
