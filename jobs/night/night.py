@@ -14,7 +14,7 @@ in the snapshot, and what is new (NewMessages). Night.run does this in order:
    the log. They are filtered with the windows of their own night, and with the backlogs of later ones.
 6. ``_pop``: a group that pops has no windows while it pops: the broker wrote down what it handed out, and the
    deliveries follow from that (:mod:`jobs.night.pops`). What it did not hand out, though it matches, was pulled
-   meanwhile (:mod:`jobs.night.pulled_between_pops`).
+   meanwhile (:mod:`filtering.pops.passed_over`).
 7. The windows go to pull_windows. What clients wrote of their own consumption goes to consumptions
    (:mod:`jobs.night.consumption_rows`), and decides what events leave uncertain (:mod:`jobs.night.traced_deliveries`).
 8. The counts of all tasks, and what the groups have committed, give the progress of each group: rows of
@@ -54,6 +54,7 @@ from filtering.delivery.pull_window import (
 from filtering.frozen import frozen
 from filtering.names import is_lmq
 from filtering.pops.modes import PopGroups, PopModes, Pops
+from filtering.pops.passed_over import PassedOver, uncertain_pulls, unpopped
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, event_line, with_offsets
 from filtering.subscriptions.history import states_by_key
@@ -69,15 +70,14 @@ from jobs.night.pops import (
     NO_POP_COUNTS,
     RECORD,
     NightPops,
-    PassedOver,
     PopCounts,
     add_planned_pops,
     by_kind,
     popped_times,
+    pulls_between_pops,
     read_by_pops,
     read_records,
 )
-from jobs.night.pulled_between_pops import pulls_between_pops, uncertain_pulls, unpopped
 from jobs.night.rows import (
     FilteredPart,
     ProgressRows,

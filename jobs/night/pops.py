@@ -8,7 +8,7 @@ down, it is the other way round: pops follow from the deliveries that were infer
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
@@ -22,11 +22,14 @@ from numpy.typing import NDArray
 from filtering.consumption.offsets import SAVE_DELAY, Offsets
 from filtering.delivery import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
-from filtering.delivery.entries import Int64s, has_entry, is_given_up, positions_in
+from filtering.delivery.entries import Int64s, among, has_entry, is_given_up, positions_in
+from filtering.delivery.pull_window import PullWindow
+from filtering.delivery.topic_filters import TopicFilters
 from filtering.frozen import frozen
 from filtering.names import CHECKPOINT, retry_topics, subscribed_topic
 from filtering.pops.handed_out import NONE, Records, UncertainPops, handed_out, matching, numbered, pauses
 from filtering.pops.modes import Interval, PopGroups
+from filtering.pops.passed_over import NOWHERE, PassedOver, Unpopped, stored_between
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -52,6 +55,7 @@ from schemas.delta.table_rows import (
     tuples,
     within,
 )
+from schemas.messages.stored_messages import StoredRange, read_entries
 from schemas.rocketmq_store.segments import LogRange
 from schemas.tables import CONSUMEQUEUE, POP_RECORDS, POPS
 
@@ -96,25 +100,6 @@ class PopCounts:
 
 
 NO_POP_COUNTS = PopCounts()
-NOWHERE = np.empty(0, np.int64)
-
-
-@frozen(eq=False)
-class PassedOver:
-    """What lies in queues between two pops of a group on a topic, and neither of them handed out.
-
-    Elements are pauses: [``begin``, ``end``) are queue offsets, between pops at ``since`` and ``until`` (ms).
-    ``commitlog_offset`` are the messages, each with its store time (ms) and the number of its pause in ``pause``.
-    """
-
-    queue_id: Int64s
-    begin: Int64s
-    end: Int64s
-    since: Int64s
-    until: Int64s
-    commitlog_offset: Int64s
-    store_timestamp: Int64s
-    pause: Int64s
 
 
 @frozen(eq=False)
@@ -274,7 +259,7 @@ class NightPops:
                 queue: messages.by_queue.get((key[1], queue), (NOWHERE, NOWHERE))
                 for queue in np.unique(queue_id[last]).tolist()
             }
-            at, pause = _stored_between(queues, queue_id[last], begin, stop)
+            at, pause = stored_between(queues, queue_id[last], begin, stop)
             is_left = ~np.isin(places[at], handed[own]) & (times[at] < popped_at[first][pause])
             # The offsets with which the night began may be older than the last pops before it.
             is_left &= (places[at] >= self._begin) | (last < len(own))[pause]
@@ -458,25 +443,6 @@ class NightPops:
         return subscription_from, outcome, is_uncertain
 
 
-def _stored_between(
-    stored_in: Mapping[int, tuple[Int64s, Int64s]], queue_id: Int64s, begin: Int64s, end: Int64s
-) -> tuple[Int64s, Int64s]:
-    """The positions of the messages between two offsets of queues, and the number of each one's pair of offsets.
-
-    ``stored_in``: by queue id, the positions of its messages by queue offset, and these offsets. Queues that began
-    again are left out.
-    """
-    found, pairs = [NOWHERE], [NOWHERE]
-    for queue, (stored, offsets) in stored_in.items():
-        if (np.diff(offsets) > 0).all() and (np.diff(stored) > 0).all():
-            in_queue = np.flatnonzero(queue_id == queue)
-            low, high = (np.searchsorted(offsets, each[in_queue]) for each in (begin, end))
-            count = high - low
-            found.append(stored[np.arange(count.sum()) + np.repeat(low - np.cumsum(count) + count, count)])
-            pairs.append(np.repeat(in_queue, count))
-    return np.concatenate(found), np.concatenate(pairs)
-
-
 def _counts(pops: pa.Table, *masks: NDArray[np.bool_]) -> Iterator[Counter[Key]]:
     """For each mask of pops, their number by group, topic and queue id."""
     queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
@@ -602,6 +568,33 @@ def _pops(before: pa.Table, checkpoints: pa.Table, acknowledgements: pa.Table, r
         acknowledged_at=_optional(acknowledged_at),
         is_open=pa.array(acknowledged_at == NONE),
     )
+
+
+def pulls_between_pops(
+    candidates: Mapping[str, Sequence[Unpopped]], bit_num: int, ranges: Sequence[StoredRange], changes: Changes
+) -> dict[str, list[PullWindow]]:
+    """By topic, the pulls of ``candidates`` that brought a message. ``bit_num``: the bits of a filter bit map."""
+    filters = {topic: TopicFilters(bit_num, windows=[each.window for each in own]) for topic, own in candidates.items()}
+    commitlog, consumequeue = (changes.warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
+    properties = {topic: each.properties for topic, each in filters.items()}
+    matching: defaultdict[tuple[str, int], list[Int64s]] = defaultdict(list)
+    for part in ranges:
+        for entries in read_entries(part, commitlog, consumequeue, properties):
+            own = candidates[entries.topic]
+            selected = {i: among(entries.commitlog_offset, each.commitlog_offset) for i, each in enumerate(own)}
+            delivered = filters[entries.topic].run(entries, selected).delivered.flags(len(own))
+            for number, flags in enumerate(delivered):
+                matching[entries.topic, number].append(entries.commitlog_offset[flags])
+    pulls = {
+        topic: [
+            pull
+            for number, each in enumerate(own)
+            if (topic, number) in matching
+            for pull in each.pulls(np.concatenate(matching[topic, number]))
+        ]
+        for topic, own in candidates.items()
+    }
+    return {topic: own for topic, own in pulls.items() if own}
 
 
 def add_planned_pops(planned: Mapping[GroupTopic, Sequence[Interval]], changes: Changes) -> None:

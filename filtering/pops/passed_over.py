@@ -16,24 +16,56 @@ import numpy as np
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.uncertainty import HELD_PULL_MS
-from filtering.delivery.entries import Int64s, among
+from filtering.delivery.entries import Int64s
 from filtering.delivery.message_filter import NightFilters
 from filtering.delivery.pull_window import PullWindow, UncertainRange, WindowKind
-from filtering.delivery.topic_filters import TopicFilters
 from filtering.frozen import frozen
 from filtering.pops.handed_out import NONE
 from filtering.predicate import FALSE
 from filtering.pulls import is_pulling
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from jobs.night.commit import Changes
-from jobs.night.pops import PassedOver
-from schemas.commitlog import COMMITLOG
-from schemas.messages.stored_messages import StoredRange, read_entries
-from schemas.tables import CONSUMEQUEUE
 
 SWITCHED = "pops passed over it though it matches: the group pulled meanwhile, or an operator moved its offset"
 """A reason of windows: it is stored, so its text stays."""
+NOWHERE = np.empty(0, np.int64)
+
+
+@frozen(eq=False)
+class PassedOver:
+    """What lies in queues between two pops of a group on a topic, and neither of them handed out.
+
+    Elements are pauses: [``begin``, ``end``) are queue offsets, between pops at ``since`` and ``until`` (ms).
+    ``commitlog_offset`` are the messages, each with its store time (ms) and the number of its pause in ``pause``.
+    """
+
+    queue_id: Int64s
+    begin: Int64s
+    end: Int64s
+    since: Int64s
+    until: Int64s
+    commitlog_offset: Int64s
+    store_timestamp: Int64s
+    pause: Int64s
+
+
+def stored_between(
+    stored_in: Mapping[int, tuple[Int64s, Int64s]], queue_id: Int64s, begin: Int64s, end: Int64s
+) -> tuple[Int64s, Int64s]:
+    """The positions of the messages between two offsets of queues, and the number of each one's pair of offsets.
+
+    ``stored_in``: by queue id, the positions of its messages by queue offset, and these offsets. Queues that began
+    again are left out.
+    """
+    found, pairs = [NOWHERE], [NOWHERE]
+    for queue, (stored, offsets) in stored_in.items():
+        if (np.diff(offsets) > 0).all() and (np.diff(stored) > 0).all():
+            in_queue = np.flatnonzero(queue_id == queue)
+            low, high = (np.searchsorted(offsets, each[in_queue]) for each in (begin, end))
+            count = high - low
+            found.append(stored[np.arange(count.sum()) + np.repeat(low - np.cumsum(count) + count, count)])
+            pairs.append(np.repeat(in_queue, count))
+    return np.concatenate(found), np.concatenate(pairs)
 
 
 @frozen(eq=False)
@@ -103,33 +135,6 @@ def _in_force(rows: Sequence[SubscriptionRow], since: Int64s, until: Int64s) -> 
     number = np.searchsorted(begins, until, side="right") - 1
     is_consuming = np.array([row.is_consuming for row in rows])[np.maximum(number, 0)]
     return np.where(is_steady & is_consuming & (number >= 0), number, NONE)
-
-
-def pulls_between_pops(
-    candidates: Mapping[str, Sequence[Unpopped]], bit_num: int, ranges: Sequence[StoredRange], changes: Changes
-) -> dict[str, list[PullWindow]]:
-    """By topic, the pulls of ``candidates`` that brought a message. ``bit_num``: the bits of a filter bit map."""
-    filters = {topic: TopicFilters(bit_num, windows=[each.window for each in own]) for topic, own in candidates.items()}
-    commitlog, consumequeue = (changes.warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
-    properties = {topic: each.properties for topic, each in filters.items()}
-    matching: defaultdict[tuple[str, int], list[Int64s]] = defaultdict(list)
-    for part in ranges:
-        for entries in read_entries(part, commitlog, consumequeue, properties):
-            own = candidates[entries.topic]
-            selected = {i: among(entries.commitlog_offset, each.commitlog_offset) for i, each in enumerate(own)}
-            delivered = filters[entries.topic].run(entries, selected).delivered.flags(len(own))
-            for number, flags in enumerate(delivered):
-                matching[entries.topic, number].append(entries.commitlog_offset[flags])
-    pulls = {
-        topic: [
-            pull
-            for number, each in enumerate(own)
-            if (topic, number) in matching
-            for pull in each.pulls(np.concatenate(matching[topic, number]))
-        ]
-        for topic, own in candidates.items()
-    }
-    return {topic: own for topic, own in pulls.items() if own}
 
 
 def uncertain_pulls(windows: Sequence[PullWindow]) -> list[UncertainRange]:
