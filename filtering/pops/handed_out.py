@@ -29,7 +29,7 @@ from filtering.subscriptions.history import states_by_key
 from filtering.subscriptions.inconsistency import differing_states
 from filtering.subscriptions.subscription_row import CompiledSubscription, SubscriptionRow, compile_client_filter
 from filtering.tags_code import tags_codes
-from filtering.time_spans import FOREVER
+from filtering.time_spans import DAY, FOREVER
 
 Int64s = NDArray[np.int64]
 NONE = -1
@@ -204,6 +204,29 @@ def _begin_of_equal(ordered: Int64s) -> Int64s:
     return begin
 
 
+# What comes again.
+
+
+REVIVED_WITHIN = DAY
+"""ms: so long after the end of the invisible time a night looks for redeliveries and acknowledgements."""
+
+
+def attempts(reconsume_times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The number of the attempt in which messages are handed out that were redelivered so often before."""
+    return pc.add(reconsume_times, pa.scalar(1, pa.int32()))
+
+
+def redeliveries(retried: Sequence[Int64s], popped: Sequence[Int64s]) -> Int64s:
+    """For each message that was popped, the position of its redelivery among ``retried``; NONE if there is none.
+
+    It is the message on a retry topic with the same UNIQ_KEY, tried once more. Both have the number of the group and
+    the topic that it subscribes to, that of the UNIQ_KEY (NONE: there is none), and ``retried`` the reconsumeTimes,
+    ``popped`` the attempts. If a message was popped and redelivered twice, after an offset reset, the first redelivery
+    is of the first of ``popped``.
+    """
+    return np.where(popped[1] != NONE, matching(retried, popped), NONE)
+
+
 # Which of the messages that pops handed out are dropped by their tags.
 #
 # The broker compares hashes of tags with the subscription of the request. Then the proxy or the client compares the
@@ -284,7 +307,20 @@ def _masks(tags: pa.ChunkedArray, hashes: NDArray[np.int64], subscription: Compi
     return np.isin(hashes, subscription.code_set or ()), np.array(is_kept)
 
 
-# What the record leaves open of messages that pops handed out.
+# Whether clients got what pops handed out.
+
+
+def number_in_force(states: Sequence[SubscriptionRow], at: Int64s) -> Int64s:
+    """The number of the state of one group and topic that is in force at each time (ms); NONE before the first."""
+    return np.searchsorted(np.array([state.valid_from for state in states], np.int64), at, side="right") - 1
+
+
+def are_within(intervals: Iterable[Interval], first: Int64s, last: Int64s) -> Mask:
+    """Whether two times (ms), ``first`` and ``last``, are in the same interval."""
+    is_within = np.zeros(len(first), bool)
+    for since, until in intervals:
+        is_within |= (since <= first) & (last < until)
+    return is_within
 
 
 class UncertainPops:
@@ -331,10 +367,9 @@ class UncertainPops:
         """
         group, subscribed = key[0], (key[0], subscribed_topic(*key))
         ended = [until for _, until in self._popping.get(subscribed, ()) if until < FOREVER]
-        may_be = is_redelivered & (subscribed in self._told_how_to_consume)
-        for begin in (*self._left.get(group, ()), *(until - HELD_PULL_MS for until in ended)):
-            may_be |= (begin <= popped_at) & (popped_at < begin + HELD_PULL_MS)
-        return may_be
+        held_from = (*self._left.get(group, ()), *(until - HELD_PULL_MS for until in ended))
+        may_be = are_within(((begin, begin + HELD_PULL_MS) for begin in held_from), popped_at, popped_at)
+        return may_be | (is_redelivered & (subscribed in self._told_how_to_consume))
 
     def _with_other_clients(
         self, row: SubscriptionRow, popped_at: Int64s

@@ -20,7 +20,7 @@ from filtering.delivery.entries import Int64s
 from filtering.delivery.message_filter import NightFilters
 from filtering.delivery.pull_window import PullWindow, UncertainRange, WindowKind
 from filtering.frozen import frozen
-from filtering.pops.handed_out import NONE
+from filtering.pops.handed_out import NONE, number_in_force
 from filtering.predicate import FALSE
 from filtering.pulls import is_pulling
 from filtering.subscriptions.events import GroupTopic
@@ -127,12 +127,11 @@ def _in_force(rows: Sequence[SubscriptionRow], since: Int64s, until: Int64s) -> 
     """The number of the state in force at the end of some times (ms); NONE if the group had another filter in them."""
     if not rows:
         return np.full(len(since), NONE, np.int64)
-    begins = np.array([row.valid_from for row in rows], np.int64)
     consuming = [row for row in rows if row.is_consuming]
     changes = [row.valid_from for before, row in pairwise(consuming) if row.filter != before.filter]
     changed = np.array(changes, np.int64)
     is_steady = np.searchsorted(changed, since, side="right") == np.searchsorted(changed, until, side="right")
-    number = np.searchsorted(begins, until, side="right") - 1
+    number = number_in_force(rows, until)
     is_consuming = np.array([row.is_consuming for row in rows])[np.maximum(number, 0)]
     return np.where(is_steady & is_consuming & (number >= 0), number, NONE)
 

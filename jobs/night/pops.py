@@ -27,13 +27,25 @@ from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.frozen import frozen
 from filtering.names import CHECKPOINT, retry_topics, subscribed_topic
-from filtering.pops.handed_out import NONE, Records, UncertainPops, handed_out, matching, numbered, pauses
+from filtering.pops.handed_out import (
+    NONE,
+    REVIVED_WITHIN,
+    Records,
+    UncertainPops,
+    are_within,
+    attempts,
+    handed_out,
+    number_in_force,
+    numbered,
+    pauses,
+    redeliveries,
+)
 from filtering.pops.modes import Interval, PopGroups
 from filtering.pops.passed_over import NOWHERE, PassedOver, Unpopped, stored_between
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from filtering.time_spans import DAY, FOREVER
+from filtering.time_spans import FOREVER
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
 from schemas.arrow_batches import codes, gathered, one_array, repeated, replaced
@@ -246,9 +258,7 @@ class NightPops:
             ]
             queue_id, popped_at, start_offset, queue_offset = columns
             last, first = pauses(*columns)
-            is_within = np.zeros(len(last), bool)
-            for since, until in self._popping.get(key, ()):
-                is_within |= (since <= popped_at[last]) & (popped_at[first] < until)
+            is_within = are_within(self._popping.get(key, ()), popped_at[last], popped_at[first])
             for state in self._uncertain.differing.get(
                 key, ()
             ):  # each client passes over what only another one asks for
@@ -289,7 +299,10 @@ class NightPops:
         return self._changes.rows(POPS, None, self._open_since(records), POPS.dictionary_texts)
 
     def _open_since(self, records: Sequence[pa.Table]) -> Where:
-        times = [(self._state.as_of or 0) - DAY, *(pc.min(part["popped_at"]).as_py() for part in records if len(part))]
+        times = [
+            (self._state.as_of or 0) - REVIVED_WITHIN,
+            *(pc.min(part["popped_at"]).as_py() for part in records if len(part)),
+        ]
         return [one_of("is_open", [True]), within("visible_at", min(times))]
 
     def _without_known(self, checkpoints: pa.Table) -> pa.Table:
@@ -328,10 +341,7 @@ class NightPops:
         return min([self._begin, *(int(file.least["commitlog_offset"]) for file in files)])
 
     def _redelivered(self, pops: pa.Table) -> pa.Table:
-        """The rows with ``redelivered_as``: the message on the retry topic with the same UNIQ_KEY, tried once more.
-
-        If a message was popped and redelivered twice, after an offset reset, the first redelivery is of the first pop.
-        """
+        """The rows with ``redelivered_as`` of those that came again."""
         at = np.flatnonzero(np.array(pc.and_(pops["is_open"], pc.is_valid(pops["commitlog_offset"]))))
         at = at[np.argsort(pops["visible_at"].to_numpy()[at], kind="stable")]
         waiting = pops.take(pa.array(at))
@@ -347,19 +357,13 @@ class NightPops:
         popped = _in_order_of_the_log(self._changes.rows(COMMITLOG, _COPY, where) if len(retried) else _NO_COPIES)
         popped = popped.take(_optional(positions_in(popped["commitlog_offset"].to_numpy(), offsets)))
         text = codes(retried["uniq_key"], popped["uniq_key"])
-        redelivery_at = matching(
-            (
-                np.array([number_by_topic[topic] for topic in retried["topic"].to_pylist()], np.int64),
-                text[: len(retried)],
-                retried["reconsume_times"].to_numpy(),
-            ),
-            (
-                np.array([number_of[key] for key in subscribed], np.int64)[number],
-                text[len(retried) :],
-                waiting["attempt"].to_numpy(),
-            ),
+        number_of_retried = [number_by_topic[topic] for topic in retried["topic"].to_pylist()]
+        number_of_waiting = np.array([number_of[key] for key in subscribed], np.int64)[number]
+        redelivery_at = redeliveries(
+            (np.array(number_of_retried, np.int64), text[: len(retried)], retried["reconsume_times"].to_numpy()),
+            (number_of_waiting, text[len(retried) :], waiting["attempt"].to_numpy()),
         )
-        is_redelivered = (redelivery_at != NONE) & (text[len(retried) :] != NONE)
+        is_redelivered = redelivery_at != NONE
         redelivered_as = pops["redelivered_as"].fill_null(NONE).to_numpy().copy()
         redelivered_as[at[is_redelivered]] = retried["commitlog_offset"].to_numpy()[redelivery_at[is_redelivered]]
         is_open = np.array(pops["is_open"]) & (redelivered_as == NONE)
@@ -415,8 +419,7 @@ class NightPops:
         popped_at = pops["popped_at"].to_numpy()
         for (group, topic), own in positions_by(pops, ["consumer_group", "topic"]):
             rows = self._subscriptions.get((group, subscribed_topic(group, topic)), ())
-            valid_from = np.array([row.valid_from for row in rows], np.int64)
-            in_force = np.searchsorted(valid_from, popped_at[own], side="right") - 1
+            in_force = number_in_force(rows, popped_at[own])
             for state in np.unique(in_force[in_force >= 0]).tolist():
                 yield own[in_force == state], rows[state]
 
@@ -617,8 +620,7 @@ def _is_popped(deliveries: pa.Table, planned: Mapping[GroupTopic, Sequence[Inter
     """Which inferred deliveries were pops: of groups and topics at times that are ``planned``."""
     at, is_popped = deliveries["available_at"].to_numpy(), np.zeros(len(deliveries), bool)
     for (group, topic), own in positions_by(deliveries, ["consumer_group", "topic"]):
-        for since, until in planned.get((group, subscribed_topic(group, topic)), ()):
-            is_popped[own] |= (since <= at[own]) & (at[own] < until)
+        is_popped[own] = are_within(planned.get((group, subscribed_topic(group, topic)), ()), at[own], at[own])
     is_popped &= np.array(pc.not_equal(deliveries["source"], RECORDED), bool)
     return is_popped
 
@@ -632,7 +634,7 @@ def _planned_columns(popped: pa.Table, changes: Changes) -> dict[str, pa.Array]:
     ]
     messages = _in_order_of_the_log(changes.rows(COMMITLOG, ["commitlog_offset", "reconsume_times"], where))
     at = _optional(positions_in(messages["commitlog_offset"].to_numpy(), offsets))
-    attempt = pc.add(messages["reconsume_times"].take(at), pa.scalar(1, pa.int32()))
+    attempt = attempts(messages["reconsume_times"].take(at))
     same = ("consumer_group", "topic", "queue_id", "queue_offset", "commitlog_offset")
     return {name: popped[name].combine_chunks() for name in same} | {
         "popped_at": popped["available_at"].combine_chunks(),
@@ -664,7 +666,7 @@ def restore_pops(before_run: str, cut: int, changes: Changes) -> None:
 
 def _with_messages(pops: pa.Table, messages: pa.Table) -> pa.Table:
     """Rows of POPS with what is known of their messages."""
-    attempt = pc.add(messages["reconsume_times"], pa.scalar(1, pa.int32()))
+    attempt = attempts(messages["reconsume_times"])
     return replaced(pops, commitlog_offset=messages["commitlog_offset"], attempt=attempt)
 
 
