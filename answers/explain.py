@@ -99,7 +99,7 @@ from filtering.journey import (
     way_to,
 )
 from filtering.names import DLQ_TOPIC_PREFIX, REAL_TOPIC, is_lmq, subscribed_topic
-from filtering.pops.handed_out import UncertainPops
+from filtering.pops.handed_out import PopOutcomes
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
 from filtering.sql92 import Expressions, InvalidExpression, compile
@@ -631,22 +631,22 @@ class PopsOfMessages:
         tags = pa.chunked_array([pa.array([message.tags], pa.string())])
         for pop in self._queue(consumer_group, message.topic, message.queue_id).pops_at(message.commitlog_offset):
             popped_at = np.array([pop["popped_at"]])
-            is_kept = pop["acknowledged_at"] is not None or pop["renewed_at"] is not None
+            is_kept = np.array([pop["acknowledged_at"] is not None or pop["renewed_at"] is not None])
             for row in in_force_at(rows, pop["popped_at"]):
                 if not row.is_consuming and pop["acknowledged_at"] is None:
                     return NOT_ACKNOWLEDGED
                 if self._uncertain.check_tags(row, popped_at, tags, np.zeros(1, np.int64)).is_uncertain.any():
                     return OTHER_TAGS
             is_redelivered = np.array([pop["redelivered_as"] is not None])
-            key = consumer_group, message.topic
-            if not is_kept and self._uncertain.may_be_for_nobody(key, popped_at, is_redelivered).any():
+            own = [((consumer_group, message.topic), np.zeros(1, np.int64))]
+            if self._uncertain.may_be_for_nobody(own, popped_at, is_kept, is_redelivered).any():
                 return NOT_ACKNOWLEDGED
         return None
 
     @cached_property
-    def _uncertain(self) -> UncertainPops:
+    def _uncertain(self) -> PopOutcomes:
         facts = self._facts
-        return UncertainPops(states_by_key(facts.history), facts.events, facts.popping, facts.pop_groups, Expressions())
+        return PopOutcomes(states_by_key(facts.history), facts.events, facts.popping, facts.pop_groups, Expressions())
 
     def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
         if POPS.name not in self._facts.last.tables:

@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.consumption.uncertainty import HELD_PULL_MS
+from filtering.delivery import Outcome
+from filtering.delivery.entries import Int64s, is_given_up
 from filtering.frozen import frozen
 from filtering.names import subscribed_topic
 from filtering.pops.modes import Interval, PopGroups
@@ -31,7 +33,6 @@ from filtering.subscriptions.subscription_row import CompiledSubscription, Subsc
 from filtering.tags_code import tags_codes
 from filtering.time_spans import DAY, FOREVER
 
-Int64s = NDArray[np.int64]
 NONE = -1
 """Instead of a time, an offset, a position or another number that is not there."""
 RENEWAL = 5_000
@@ -310,6 +311,15 @@ def _masks(tags: pa.ChunkedArray, hashes: NDArray[np.int64], subscription: Compi
 # Whether clients got what pops handed out.
 
 
+OUTCOMES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DEAD)
+UNKNOWN_SUBSCRIPTION = 0
+"""As ``subscription_from``: no event says what the group subscribed to when it popped, or it was something else."""
+PopsByKey = Sequence[tuple[GroupTopic, Int64s]]
+"""Groups and topics, retry topics too, each with the positions of its pops."""
+PopsInForce = Sequence[tuple[Int64s, SubscriptionRow]]
+"""Subscriptions, each with the positions of the pops at which it was in force."""
+
+
 def number_in_force(states: Sequence[SubscriptionRow], at: Int64s) -> Int64s:
     """The number of the state of one group and topic that is in force at each time (ms); NONE before the first."""
     return np.searchsorted(np.array([state.valid_from for state in states], np.int64), at, side="right") - 1
@@ -323,8 +333,8 @@ def are_within(intervals: Iterable[Interval], first: Int64s, last: Int64s) -> Ma
     return is_within
 
 
-class UncertainPops:
-    """Whether clients got what pops handed out, as far as the record leaves it open.
+class PopOutcomes:
+    """Whether clients got what pops handed out, and how far the record leaves it open.
 
     ``subscriptions``: the states by group and topic. ``popping``: when groups popped topics, as the record says.
     """
@@ -338,10 +348,51 @@ class UncertainPops:
         expressions: Expressions,
     ) -> None:
         self._subscriptions, self._popping, self._expressions = subscriptions, popping, expressions
-        self._told_how_to_consume = groups.popping | groups.pulling
-        self.differing = states_by_key(differing_states(events))
+        self._groups = groups
+        self.told_how_to_consume = groups.popping | groups.pulling
+        """The groups and topics of remoting clients whose mode an operator once set."""
+        self._differing = states_by_key(differing_states(events))
         """When clients of groups had different subscriptions, by group and topic."""
         self._left = leaves_of_simple_consumers(events)
+
+    def in_force(self, pops: PopsByKey, popped_at: Int64s) -> PopsInForce:
+        """The subscriptions that were in force when groups popped (ms), each with the positions of its pops."""
+        found = []
+        for (group, topic), own in pops:
+            rows = self._subscriptions.get((group, subscribed_topic(group, topic)), ())
+            number = number_in_force(rows, popped_at[own])
+            found += [(own[number == each], rows[each]) for each in np.unique(number[number != NONE]).tolist()]
+        return found
+
+    def for_nobody(self, in_force: PopsInForce, is_acknowledged: Mask) -> Mask:
+        """Which pops were for nobody, as far as is known: no client consumed then, and none acknowledged them.
+
+        A proxy holds the last request of a client that left: what it pops is for nobody, and comes again. But if the
+        client was still there, it may have got it.
+        """
+        is_for_nobody = np.zeros(len(is_acknowledged), bool)
+        for own, row in in_force:
+            is_for_nobody[own] = not row.is_consuming
+        return is_for_nobody & ~is_acknowledged
+
+    def outcomes(
+        self, pops: PopsByKey, in_force: PopsInForce, popped_at: Int64s, attempt: Int64s, tags: pa.ChunkedArray
+    ) -> tuple[Int64s, Int64s, Mask]:
+        """For each pop, the ``valid_from`` of the subscription in force, the number of its outcome, and its doubt.
+
+        If it is not known by which subscription a message was handed out, ``valid_from`` is UNKNOWN_SUBSCRIPTION.
+        """
+        subscription_from = np.full(len(popped_at), UNKNOWN_SUBSCRIPTION, np.int64)
+        is_dropped, is_dead, is_uncertain = np.zeros((3, len(popped_at)), bool)
+        for (group, _), own in pops:
+            is_dead[own] = is_given_up(attempt[own] - 1, self._groups.most_attempts(group))
+        for own, row in in_force:
+            check = self.check_tags(row, popped_at[own], tags, own)
+            is_dropped[own], is_uncertain[own] = check.is_dropped, check.is_uncertain
+            subscription_from[own] = np.where(check.is_in_force, row.valid_from, UNKNOWN_SUBSCRIPTION)
+        delivered, dropped, dead = range(len(OUTCOMES))
+        outcome = np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
+        return subscription_from, outcome, is_uncertain
 
     def check_tags(self, row: SubscriptionRow, popped_at: Int64s, tags: pa.ChunkedArray, own: Int64s) -> TagCheck:
         """What becomes of messages that were popped at some times (ms) while ``row`` was in force.
@@ -359,24 +410,38 @@ class UncertainPops:
                 )  # fmt: skip
         return TagCheck(is_dropped, is_uncertain, is_in_force)
 
-    def may_be_for_nobody(self, key: GroupTopic, popped_at: Int64s, is_redelivered: Mask) -> Mask:
+    def pauses(self, key: GroupTopic, pops: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
+        """The pauses between ``pops`` of a group that popped meanwhile, while its clients agreed (:func:`pauses`)."""
+        last, first = pauses(*pops)
+        since, until = pops[1][last], pops[1][first]
+        is_within = are_within(self._popping.get(key, ()), since, until)
+        for state in self._differing.get(key, ()):  # each client passes over what only another one asks for
+            is_within &= (until < state.valid_from) | (state.end <= since)
+        return last[is_within], first[is_within]
+
+    def may_be_for_nobody(self, pops: PopsByKey, popped_at: Int64s, is_kept: Mask, is_redelivered: Mask) -> Mask:
         """Which pops (ms) may be those of last requests of SimpleConsumers that left, or of clients that pull now.
 
-        Nobody acknowledged them, or asked for a later redelivery. A client that is told to pull drops what it popped;
-        so a message that remoting clients popped, and that came again, may have been dropped when they were switched.
+        Nobody kept them: acknowledged or renewed them. A client that is told to pull drops what it popped; so a message
+        that remoting clients popped, and that came again, may have been dropped when they were switched.
         """
-        group, subscribed = key[0], (key[0], subscribed_topic(*key))
-        ended = [until for _, until in self._popping.get(subscribed, ()) if until < FOREVER]
-        held_from = (*self._left.get(group, ()), *(until - HELD_PULL_MS for until in ended))
-        may_be = are_within(((begin, begin + HELD_PULL_MS) for begin in held_from), popped_at, popped_at)
-        return may_be | (is_redelivered & (subscribed in self._told_how_to_consume))
+        may_be = np.zeros(len(popped_at), bool)
+        for key, positions in pops:
+            group, subscribed = key[0], (key[0], subscribed_topic(*key))
+            own = positions[~is_kept[positions]]
+            ended = [until for _, until in self._popping.get(subscribed, ()) if until < FOREVER]
+            held_from = (*self._left.get(group, ()), *(until - HELD_PULL_MS for until in ended))
+            held = [(begin, begin + HELD_PULL_MS) for begin in held_from]
+            may_be[own] = is_redelivered[own] & (subscribed in self.told_how_to_consume)
+            may_be[own] |= are_within(held, popped_at[own], popped_at[own])
+        return may_be
 
     def _with_other_clients(
         self, row: SubscriptionRow, popped_at: Int64s
     ) -> Iterator[tuple[Int64s, Sequence[CompiledSubscription]]]:
         """The positions of some of the times, each with the other subscriptions that clients had then."""
         is_left = np.ones(len(popped_at), bool)
-        for state in self.differing.get(row.key, ()):
+        for state in self._differing.get(row.key, ()):
             is_then = (state.valid_from <= popped_at) & (popped_at < state.end)
             if is_then.any():
                 others = state.filters.keys() - {row.filter}

@@ -8,19 +8,22 @@ have moved the group's offset: then it was skipped. So it counts as delivered, a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
+from filtering.consumption.offsets import SAVE_DELAY
 from filtering.consumption.uncertainty import HELD_PULL_MS
-from filtering.delivery.entries import Int64s
+from filtering.delivery.entries import Int64s, Queue
 from filtering.delivery.message_filter import NightFilters
 from filtering.delivery.pull_window import PullWindow, UncertainRange, WindowKind
 from filtering.frozen import frozen
-from filtering.pops.handed_out import NONE, number_in_force
+from filtering.pops.handed_out import NONE, PopOutcomes, number_in_force
 from filtering.predicate import FALSE
 from filtering.pulls import is_pulling
 from filtering.subscriptions.events import GroupTopic
@@ -28,7 +31,79 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 
 SWITCHED = "pops passed over it though it matches: the group pulled meanwhile, or an operator moved its offset"
 """A reason of windows: it is stored, so its text stays."""
+_OF_MESSAGE = ["commitlog_offset", "store_timestamp", "tags", "reconsume_times"]
 NOWHERE = np.empty(0, np.int64)
+
+
+@frozen(eq=False)
+class QueuedMessages:
+    """Messages in the order of the log, with the columns _OF_MESSAGE.
+
+    ``by_queue``: the positions of the messages of each topic and queue id by queue offset, and these offsets.
+    """
+
+    rows: pa.Table
+    by_queue: Mapping[Queue, tuple[Int64s, Int64s]]
+
+    @classmethod
+    def of(cls, rows: pa.Table, positions: Iterable[tuple[Queue, Int64s]]) -> QueuedMessages:
+        """``positions``: those of the rows of each queue."""
+        offsets = rows["queue_offset"].to_numpy()
+        by_queue = {queue: _by_queue_offset(own, offsets[own]) for queue, own in positions}
+        return cls(rows.select(_OF_MESSAGE).combine_chunks(), by_queue)
+
+    @cached_property
+    def commitlog_offset(self) -> Int64s:
+        return np.asarray(self.rows["commitlog_offset"])
+
+    @cached_property
+    def store_timestamp(self) -> Int64s:
+        return np.asarray(self.rows["store_timestamp"])
+
+    @property
+    def settled(self) -> int:
+        """ms: what was stored later, just before the snapshot, may have been popped after the log was copied."""
+        return int(self.store_timestamp.max(initial=0)) - SAVE_DELAY
+
+    def followed_by(self, later: QueuedMessages) -> QueuedMessages:
+        """These messages, and later ones of the log."""
+        if not len(self.rows):
+            return later
+        by_queue, nothing = {}, (NOWHERE, NOWHERE)
+        for queue in self.by_queue.keys() | later.by_queue.keys():
+            first, first_offsets = self.by_queue.get(queue, nothing)
+            last, last_offsets = later.by_queue.get(queue, nothing)
+            own = np.append(first, last + len(self.rows))
+            by_queue[queue] = _by_queue_offset(own, np.append(first_offsets, last_offsets))
+        return QueuedMessages(pa.concat_tables([self.rows, later.rows]), by_queue)
+
+    def find(self, pops: pa.Table, positions: Iterable[tuple[Queue, Int64s]]) -> Int64s:
+        """The position of the message of each pop: the last one with its queue offset before the checkpoint, or NONE.
+
+        A queue may have begun again. ``positions``: those of the pops of each queue.
+        """
+        at = np.full(len(pops), NONE, np.int64)
+        places = self.commitlog_offset
+        wanted, before = pops["queue_offset"].to_numpy(), pops["record_offset"].to_numpy()
+        for queue, popped in positions:
+            if queue not in self.by_queue:
+                continue
+            own, offsets = self.by_queue[queue]
+            own_wanted, own_before = wanted[popped], before[popped]
+            message_at = np.searchsorted(offsets, own_wanted, side="right") - 1
+            while (is_later := (message_at >= 0) & (places[own[message_at]] > own_before)).any():
+                message_at[is_later] -= 1
+            is_stored = (message_at >= 0) & (offsets[message_at] == own_wanted)
+            at[popped[is_stored]] = own[message_at[is_stored]]
+        return at
+
+
+def _by_queue_offset(own: Int64s, offsets: Int64s) -> tuple[Int64s, Int64s]:
+    """Positions of a queue's messages and their queue offsets, in the order of these, and then of the log."""
+    if (np.diff(offsets) > 0).all():
+        return own, offsets
+    order = np.lexsort((own, offsets))
+    return own[order], offsets[order]
 
 
 @frozen(eq=False)
@@ -49,7 +124,31 @@ class PassedOver:
     pause: Int64s
 
 
-def stored_between(
+def passed_over(
+    key: GroupTopic, pops: Sequence[Int64s], handed: Int64s, outcomes: PopOutcomes, messages: QueuedMessages, begin: int
+) -> PassedOver | None:
+    """What a group passed over on a topic; None if there is nothing. ``begin``: the physical offset of the night.
+
+    ``pops``: what :func:`pauses` asks for. Those of the night are first: ``handed`` are the physical offsets of
+    their messages. Others say how far the group had come when the night began and ended.
+    """
+    queue_id, popped_at, start_offset, queue_offset = pops
+    last, first = outcomes.pauses(key, pops)
+    start, stop = queue_offset[last] + 1, start_offset[first]
+    nothing = NOWHERE, NOWHERE
+    queues = {each: messages.by_queue.get((key[1], each), nothing) for each in np.unique(queue_id[last]).tolist()}
+    at, pause = _stored_between(queues, queue_id[last], start, stop)
+    places, times = messages.commitlog_offset[at], messages.store_timestamp[at]
+    is_left = ~np.isin(places, handed) & (times < popped_at[first][pause])
+    # The offsets with which the night began may be older than the last pops before it.
+    is_left &= (places >= begin) | (last < len(handed))[pause]
+    if not is_left.any():
+        return None
+    passed = queue_id[last], start, stop, popped_at[last], popped_at[first]
+    return PassedOver(*passed, places[is_left], times[is_left], pause[is_left])
+
+
+def _stored_between(
     stored_in: Mapping[int, tuple[Int64s, Int64s]], queue_id: Int64s, begin: Int64s, end: Int64s
 ) -> tuple[Int64s, Int64s]:
     """The positions of the messages between two offsets of queues, and the number of each one's pair of offsets.

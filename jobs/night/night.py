@@ -53,6 +53,7 @@ from filtering.delivery.pull_window import (
 )
 from filtering.frozen import frozen
 from filtering.names import is_lmq
+from filtering.pops.handed_out import PopOutcomes
 from filtering.pops.modes import PopGroups, PopModes, Pops
 from filtering.pops.passed_over import PassedOver, uncertain_pulls, unpopped
 from filtering.sql92 import Expressions
@@ -457,14 +458,9 @@ class Night:
         pops = NightPops(
             self.state,
             self.changes,
-            self._states,
-            self._events,
-            self.expressions,
-            self.pop_groups,
-            self._checkpoints,
-            self._acknowledgements,
+            PopOutcomes(self._states, self._events, self._pops.recorded, self.pop_groups, self.expressions),
+            (self._checkpoints, self._acknowledgements),
             self._end,
-            self._pops.recorded,
             self.offsets.committed,
             self.messages.recovered_ranges,
         )

@@ -19,32 +19,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from filtering.consumption.offsets import SAVE_DELAY, Offsets
+from filtering.consumption.offsets import Offsets
 from filtering.delivery import Outcome
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, rows_of_deliveries
-from filtering.delivery.entries import Int64s, among, has_entry, is_given_up, positions_in
+from filtering.delivery.entries import Int64s, among, has_entry, positions_in
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.frozen import frozen
 from filtering.names import CHECKPOINT, retry_topics, subscribed_topic
 from filtering.pops.handed_out import (
     NONE,
+    OUTCOMES,
     REVIVED_WITHIN,
+    PopOutcomes,
+    PopsByKey,
+    PopsInForce,
     Records,
-    UncertainPops,
     are_within,
     attempts,
     handed_out,
-    number_in_force,
     numbered,
-    pauses,
     redeliveries,
 )
-from filtering.pops.modes import Interval, PopGroups
-from filtering.pops.passed_over import NOWHERE, PassedOver, Unpopped, stored_between
-from filtering.sql92 import Expressions
-from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
-from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.pops.modes import Interval
+from filtering.pops.passed_over import PassedOver, QueuedMessages, Unpopped, passed_over
+from filtering.subscriptions.events import GroupTopic
 from filtering.time_spans import FOREVER
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState
@@ -71,10 +70,8 @@ from schemas.messages.stored_messages import StoredRange, read_entries
 from schemas.rocketmq_store.segments import LogRange
 from schemas.tables import CONSUMEQUEUE, POP_RECORDS, POPS
 
-OUTCOMES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DEAD)
-UNKNOWN_SUBSCRIPTION = 0
-"""As ``subscription_from``: no event says what the group subscribed to when it popped, or it was something else."""
-_KEY = ["consumer_group", "topic", "queue_id", "queue_offset"]
+_QUEUE = ["topic", "queue_id"]
+_KEY = ["consumer_group", *_QUEUE, "queue_offset"]
 _POP_COLUMNS = ["start_offset", "popped_at"]
 _RECORD_TIMES = ["popped_at", "commitlog_offset", "store_timestamp"]
 RECORD = [
@@ -89,7 +86,6 @@ _OF_ACKNOWLEDGEMENT = [*_KEY, *_RECORD_TIMES, "is_copy", "is_put_again"]
 _MESSAGE = [
     "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "sys_flag", "tags", "reconsume_times",
 ]  # fmt: skip
-_OF_MESSAGE = ["commitlog_offset", "store_timestamp", "tags", "reconsume_times"]
 _COPY = ["topic", "commitlog_offset", "uniq_key", "reconsume_times"]
 _NO_COPIES = COMMITLOG.file_schema.empty_table().select(_COPY)
 
@@ -114,70 +110,11 @@ class PopCounts:
 NO_POP_COUNTS = PopCounts()
 
 
-@frozen(eq=False)
-class QueuedMessages:
-    """Messages in the order of the log, with the columns _OF_MESSAGE.
-
-    ``by_queue``: the positions of the messages of each topic and queue id by queue offset, and these offsets.
-    """
-
-    rows: pa.Table
-    by_queue: Mapping[Key, tuple[Int64s, Int64s]]
-
-    @classmethod
-    def of(cls, rows: pa.Table) -> QueuedMessages:
-        offsets = rows["queue_offset"].to_numpy()
-        own_by_queue = positions_by(rows, ["topic", "queue_id"])
-        by_queue = {queue: _by_queue_offset(own, offsets[own]) for queue, own in own_by_queue}
-        return cls(rows.select(_OF_MESSAGE).combine_chunks(), by_queue)
-
-    def followed_by(self, later: QueuedMessages) -> QueuedMessages:
-        """These messages, and later ones of the log."""
-        if not len(self.rows):
-            return later
-        by_queue, nothing = {}, (NOWHERE, NOWHERE)
-        for queue in self.by_queue.keys() | later.by_queue.keys():
-            first, first_offsets = self.by_queue.get(queue, nothing)
-            last, last_offsets = later.by_queue.get(queue, nothing)
-            own = np.append(first, last + len(self.rows))
-            by_queue[queue] = _by_queue_offset(own, np.append(first_offsets, last_offsets))
-        return QueuedMessages(pa.concat_tables([self.rows, later.rows]), by_queue)
-
-    def find(self, pops: pa.Table) -> Int64s:
-        """The position of the message of each pop: the last one with its queue offset before the checkpoint, or NONE.
-
-        A queue may have begun again.
-        """
-        at = np.full(len(pops), NONE, np.int64)
-        places = self.rows["commitlog_offset"].to_numpy()
-        wanted, before = pops["queue_offset"].to_numpy(), pops["record_offset"].to_numpy()
-        for queue, popped in positions_by(pops, ["topic", "queue_id"]):
-            if queue not in self.by_queue:
-                continue
-            own, offsets = self.by_queue[queue]
-            own_wanted, own_before = wanted[popped], before[popped]
-            message_at = np.searchsorted(offsets, own_wanted, side="right") - 1
-            while (is_later := (message_at >= 0) & (places[own[message_at]] > own_before)).any():
-                message_at[is_later] -= 1
-            is_stored = (message_at >= 0) & (offsets[message_at] == own_wanted)
-            at[popped[is_stored]] = own[message_at[is_stored]]
-        return at
-
-
-def _by_queue_offset(own: Int64s, offsets: Int64s) -> tuple[Int64s, Int64s]:
-    """Positions of a queue's messages and their queue offsets, in the order of these, and then of the log."""
-    if (np.diff(offsets) > 0).all():
-        return own, offsets
-    order = np.lexsort((own, offsets))
-    return own[order], offsets[order]
-
-
 class NightPops:
     """The pops of one night. ``end``: the physical offset up to which the night goes.
 
-    ``subscriptions``: the states in force, by group and topic. ``events``: with those of each client. ``popping``: when
-    groups pop topics. ``committed``: the offsets that the broker has when the night ends.
-    ``checkpoints``, ``acknowledgements``: those that the night read (:func:`by_kind`).
+    ``committed``: the offsets that the broker has when the night ends. ``records``: the checkpoints and the
+    acknowledgements that the night read (:func:`by_kind`).
     ``recovered_ranges``: the parts of the log that only this night could read.
     """
 
@@ -185,29 +122,19 @@ class NightPops:
         self,
         state: BrokerState,
         changes: Changes,
-        subscriptions: Mapping[GroupTopic, Sequence[SubscriptionRow]],
-        events: Sequence[SubscriptionEvent],
-        expressions: Expressions,
-        groups: PopGroups,
-        checkpoints: pa.Table,
-        acknowledgements: pa.Table,
+        outcomes: PopOutcomes,
+        records: tuple[pa.Table, pa.Table],
         end: int,
-        popping: Mapping[GroupTopic, Sequence[Interval]],
         committed: Mapping[GroupTopic, Offsets],
         recovered_ranges: Sequence[LogRange] = (),
     ) -> None:
         self._state = state
         self._changes = changes
-        self._groups = groups
-        self._switched_by_operators = groups.popping | groups.pulling
-        """The groups and topics of remoting clients that were once told how to consume."""
         self._begin, self._end = state.filtered_to, end
-        self._read = checkpoints, acknowledgements
+        self._outcomes = outcomes
+        self._read = records
         self._committed = committed
         self._recovered_ranges = recovered_ranges
-        self._subscriptions = subscriptions
-        self._popping = popping
-        self._uncertain = UncertainPops(subscriptions, events, popping, groups, expressions)
         self.passed_over: Mapping[GroupTopic, PassedOver] = {}
         """Of groups that remoting clients pop: an operator may have switched them to pulls and back meanwhile."""
 
@@ -227,7 +154,7 @@ class NightPops:
             old, new = pops.slice(0, len(before)), pops.slice(len(before))
             earlier = self._messages(topics, self._first_message(new), self._begin)
             messages = earlier.followed_by(reading.result())
-            popped = messages.rows.take(_optional(messages.find(new)))
+            popped = messages.rows.take(_optional(messages.find(new, positions_by(new, _QUEUE))))
             pops = self._redelivered(pa.concat_tables([old, _with_messages(new, popped)]))
             old, new = pops.slice(0, len(before)), pops.slice(len(before))
             writing = thread.submit(self._write, old, new, self._open_since(records))
@@ -237,18 +164,17 @@ class NightPops:
         return counts
 
     def _passed_over(self, pops: pa.Table, messages: QueuedMessages) -> Iterator[tuple[GroupTopic, PassedOver]]:
-        switched = self._switched_by_operators
+        switched = self._outcomes.told_how_to_consume
         by_key = positions_by(pops, ["consumer_group", "topic"]) if switched else ()
         popped = {key: own for key, own in by_key if key in switched}
         if not popped:
             return
-        places, times = (messages.rows[name].to_numpy() for name in ("commitlog_offset", "store_timestamp"))
         handed = pops["commitlog_offset"].fill_null(NONE).to_numpy()
         of_pops = [pops[name].to_numpy() for name in ("queue_id", "popped_at", "start_offset", "queue_offset")]
-        # What was stored just before the snapshot may have been popped after the log was copied.
-        end = int(pc.max(messages.rows["store_timestamp"]).as_py() or 0) - SAVE_DELAY
+        settled = messages.settled
         for key, own in sorted(popped.items(), key=itemgetter(0)):
-            bounds = [(queue_id, end, offset, offset - 1) for queue_id, offset in self._committed.get(key, {}).items()]
+            committed = self._committed.get(key, {})
+            bounds = [(queue_id, settled, offset, offset - 1) for queue_id, offset in committed.items()]
             if self._state.as_of is not None:
                 before = self._state.offsets.of(key)
                 bounds += [(queue_id, self._state.as_of, offset, offset - 1) for queue_id, offset in before.items()]
@@ -256,27 +182,9 @@ class NightPops:
                 np.append(values[own], each)
                 for values, each in zip(of_pops, np.array(bounds, np.int64).reshape(-1, 4).T, strict=True)
             ]
-            queue_id, popped_at, start_offset, queue_offset = columns
-            last, first = pauses(*columns)
-            is_within = are_within(self._popping.get(key, ()), popped_at[last], popped_at[first])
-            for state in self._uncertain.differing.get(
-                key, ()
-            ):  # each client passes over what only another one asks for
-                is_within &= (popped_at[first] < state.valid_from) | (state.end <= popped_at[last])
-            last, first = last[is_within], first[is_within]
-            begin, stop = queue_offset[last] + 1, start_offset[first]
-            queues = {
-                queue: messages.by_queue.get((key[1], queue), (NOWHERE, NOWHERE))
-                for queue in np.unique(queue_id[last]).tolist()
-            }
-            at, pause = stored_between(queues, queue_id[last], begin, stop)
-            is_left = ~np.isin(places[at], handed[own]) & (times[at] < popped_at[first][pause])
-            # The offsets with which the night began may be older than the last pops before it.
-            is_left &= (places[at] >= self._begin) | (last < len(own))[pause]
-            if is_left.any():
-                at, pause = at[is_left], pause[is_left]
-                passed = queue_id[last], begin, stop, popped_at[last], popped_at[first]
-                yield key, PassedOver(*passed, places[at], times[at], pause)
+            passed = passed_over(key, columns, handed[own], self._outcomes, messages, self._begin)
+            if passed is not None:
+                yield key, passed
 
     def _write(self, old: pa.Table, new: pa.Table, open_since: Where) -> None:
         if len(old):
@@ -328,11 +236,12 @@ class NightPops:
         where = [one_of("topic", topics), within("commitlog_offset", begin, end)]
         rows = self._changes.rows(COMMITLOG, _MESSAGE, where, ["topic", "tags"])
         is_entry = has_entry(rows["sys_flag"].fill_null(0).to_numpy())
-        return QueuedMessages.of(_in_order_of_the_log(filtered_by_mask(rows, pa.array(is_entry))))
+        rows = _in_order_of_the_log(filtered_by_mask(rows, pa.array(is_entry)))
+        return QueuedMessages.of(rows, positions_by(rows, _QUEUE))
 
     def _first_message(self, pops: pa.Table) -> int:
         """A physical offset before which no message of the pops is."""
-        first = least(pops, ["topic", "queue_id"], "queue_offset").items()
+        first = least(pops, _QUEUE, "queue_offset").items()
         runs = (self._state.first_run_with(topic, queue_id, offset) for (topic, queue_id), offset in first)
         run = min(filter(None, runs), default=None)
         if run is None:
@@ -370,26 +279,21 @@ class NightPops:
         return replaced(pops, redelivered_as=_optional(redelivered_as), is_open=pa.array(is_open))
 
     def _deliver(self, pops: pa.Table, messages: pa.Table) -> PopCounts:
-        """Writes the deliveries of pops whose message is stored. Returns their counts. ``messages``: those of the pops.
-
-        A proxy holds the last request of a client that left: what it pops is for nobody, and comes again. But if the
-        client was still there, it may have got it.
-        """
+        """Writes the deliveries of pops whose message is stored. Returns their counts. ``messages``: theirs."""
         pops = pops.append_column("tags", messages["tags"])
         pops = pops.append_column("store_timestamp", messages["store_timestamp"])
         pops = filtered_by_mask(pops, pc.is_valid(pops["commitlog_offset"]))
-        in_force = list(self._in_force(pops))
-        is_for_nobody = np.zeros(len(pops), bool)
-        for own, row in in_force:
-            is_for_nobody[own] = not row.is_consuming
-        is_for_nobody &= np.array(pc.is_null(pops["acknowledged_at"]))
+        by_key, in_force = self._by_key(pops)
+        is_for_nobody = self._outcomes.for_nobody(in_force, np.array(pc.is_valid(pops["acknowledged_at"])))
         (uncertain,) = _counts(pops, is_for_nobody)
         if is_for_nobody.any():
             pops = pops.filter(pa.array(~is_for_nobody))
-            in_force = list(self._in_force(pops))
+            by_key, in_force = self._by_key(pops)
         if not len(pops):
             return PopCounts(uncertain=uncertain)
-        subscription_from, outcome, is_uncertain = self._outcomes(pops, in_force)
+        popped_at, attempt = pops["popped_at"].to_numpy(), pops["attempt"].to_numpy()
+        decided = self._outcomes.outcomes(by_key, in_force, popped_at, attempt, pops["tags"])
+        subscription_from, outcome, is_uncertain = decided
         writer = DataFileWriter(DELIVERY_BLOCKS, self._changes.warehouse.log(DELIVERY_BLOCKS).storage)
         rows = pops.append_column("available_at", pops["popped_at"])
         rows = rows.append_column("subscription_from", pa.array(subscription_from))
@@ -399,51 +303,16 @@ class NightPops:
             writer.write(batch)
         self._changes.add_files(DELIVERY_BLOCKS, writer.close())
         is_delivered = outcome == OUTCOMES.index(Outcome.DELIVERED)
-        is_uncertain |= self._may_be_for_nobody(pops)
+        is_kept = np.array(pc.or_(pc.is_valid(pops["acknowledged_at"]), pc.is_valid(pops["renewed_at"])))
+        is_redelivered = np.array(pc.is_valid(pops["redelivered_as"]))
+        is_uncertain |= self._outcomes.may_be_for_nobody(by_key, popped_at, is_kept, is_redelivered)
         delivered, returned, also_uncertain = _counts(pops, is_delivered, np.ones(len(pops), bool), is_uncertain)
         starts = least(pops, ["consumer_group", "topic", "queue_id"], "start_offset")
         return PopCounts(delivered, returned, uncertain + also_uncertain, starts)
 
-    def _may_be_for_nobody(self, pops: pa.Table) -> NDArray[np.bool_]:
-        """Which pops may be for nobody, of those that nobody acknowledged or renewed."""
-        is_kept = pc.or_(pc.is_valid(pops["acknowledged_at"]), pc.is_valid(pops["renewed_at"]))
-        may_be = np.zeros(len(pops), bool)
-        at = np.flatnonzero(~np.array(is_kept))
-        popped_at, is_redelivered = pops["popped_at"].to_numpy(), np.array(pc.is_valid(pops["redelivered_as"]))
-        for key, own in positions_by(pops.take(pa.array(at)), ["consumer_group", "topic"]):
-            may_be[at[own]] = self._uncertain.may_be_for_nobody(key, popped_at[at[own]], is_redelivered[at[own]])
-        return may_be
-
-    def _in_force(self, pops: pa.Table) -> Iterator[tuple[Int64s, SubscriptionRow]]:
-        """The subscriptions that were in force when groups popped, each with the positions of its pops."""
-        popped_at = pops["popped_at"].to_numpy()
-        for (group, topic), own in positions_by(pops, ["consumer_group", "topic"]):
-            rows = self._subscriptions.get((group, subscribed_topic(group, topic)), ())
-            in_force = number_in_force(rows, popped_at[own])
-            for state in np.unique(in_force[in_force >= 0]).tolist():
-                yield own[in_force == state], rows[state]
-
-    def _outcomes(
-        self, pops: pa.Table, in_force: Sequence[tuple[Int64s, SubscriptionRow]]
-    ) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
-        """For each pop, the ``valid_from`` of the subscription in force, the number of its outcome, and its doubt.
-
-        If it is not known by which subscription a message was handed out, ``valid_from`` is UNKNOWN_SUBSCRIPTION.
-        ``in_force``: what :meth:`_in_force` says of them.
-        """
-        subscription_from = np.full(len(pops), UNKNOWN_SUBSCRIPTION, np.int64)
-        is_dropped, is_uncertain = np.zeros((2, len(pops)), bool)
-        groups, group = group_numbers(pops, ["consumer_group"])
-        most_attempts = np.array([self._groups.most_attempts(name) for (name,) in groups], np.int64)
-        is_dead = is_given_up(pops["attempt"].to_numpy() - 1, most_attempts[group])
-        popped_at = pops["popped_at"].to_numpy()
-        for own, row in in_force:
-            check = self._uncertain.check_tags(row, popped_at[own], pops["tags"], own)
-            is_dropped[own], is_uncertain[own] = check.is_dropped, check.is_uncertain
-            subscription_from[own] = np.where(check.is_in_force, row.valid_from, UNKNOWN_SUBSCRIPTION)
-        delivered, dropped, dead = range(len(OUTCOMES))
-        outcome = np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
-        return subscription_from, outcome, is_uncertain
+    def _by_key(self, pops: pa.Table) -> tuple[PopsByKey, PopsInForce]:
+        by_key = list(positions_by(pops, ["consumer_group", "topic"]))
+        return by_key, self._outcomes.in_force(by_key, pops["popped_at"].to_numpy())
 
 
 def _counts(pops: pa.Table, *masks: NDArray[np.bool_]) -> Iterator[Counter[Key]]:
