@@ -16,12 +16,10 @@ the messages, and explains each to each group. At the end, how an explanation is
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from functools import cache, cached_property, partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,7 +27,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from answers.facts import NO_SUBSCRIPTIONS, BrokerFacts, in_queue
-from answers.first_starts import FirstStarts, Start
 from answers.lag import positions_in_queue
 from answers.messages import (
     Delivery,
@@ -45,6 +42,7 @@ from answers.messages import (
     not_taken_back,
     read,
 )
+from answers.pull_history import FirstStarts, Pulled, Start, WindowsOfMessages
 from answers.rendering import Code, Fact, short, time
 from answers.rendering import Table as ShownTable
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
@@ -67,7 +65,7 @@ from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
-from filtering.delivery.pull_window import HELD_PULL, Number, PullWindow, WindowKind, is_about
+from filtering.delivery.pull_window import WindowKind
 from filtering.explanation import (
     Decision,
     Entry,
@@ -122,7 +120,6 @@ from schemas.delta.table_rows import (
 )
 from schemas.errors import UsageError, time_text
 from schemas.messages.stored_messages import property_names
-from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.tables import CONSUMEQUEUE, CONSUMPTIONS, POPS, client_name
 
 # Explanations.
@@ -355,15 +352,6 @@ def _call_text(call: Call, at: str) -> str:
 
 
 @frozen
-class Pulled:
-    """The group pulled the message at ``at`` (ms), when ``row`` and the broker's ``config`` were in force."""
-
-    row: SubscriptionRow
-    at: int
-    config: BrokerConfig
-
-
-@frozen
 class NotPulled:
     """The group has not pulled the message, for the reason ``why``. ``is_pending``: it will pull it later.
 
@@ -386,152 +374,6 @@ _UNSEEN = (
     NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL, HANDED_OVER, DELETED_TONIGHT, BEGAN_EARLIER
 )  # fmt: skip
 """The reasons of windows of which it is not known whether, or under which subscription, the group pulled in them."""
-_BY_ANOTHER_FILTER = HELD_PULL, LEFT_PULL, HANDED_OVER, DELETED_TONIGHT, BEGAN_EARLIER
-"""Those of windows in which another subscription says of a message whether it is uncertain."""
-
-
-class WindowsOfMessages:
-    """The windows that cover messages. ``groups``: the only groups to read; None: all.
-
-    Raises UsageError if an older mqsieve ran the nights.
-    """
-
-    def __init__(self, facts: BrokerFacts, groups: Collection[str] | None) -> None:
-        facts.check_has_windows()
-        self._facts = facts
-        self._groups = groups
-        self._nights = facts.nights
-        self._runs = [night.run for night in facts.nights]
-        self._numbers = {run: number for number, run in enumerate(self._runs)}
-        self._ends = np.array([night.delivered_to or 0 for night in facts.nights], np.int64)
-        self.topic_windows = cache(self._read_windows)
-        """The windows of a topic, each with its run."""
-        self._by_night = cache(self._windows_by_night)
-        self._last: tuple[Any, Mapping[str, Sequence[tuple[int, PullWindow]]]] = None, {}
-
-    def is_filtered(self, message: StoredMessage) -> bool:
-        """Whether a night filtered the message."""
-        return bool(self._nights_of(message.commitlog_offset, self._made_in(message))[0] < len(self._nights))
-
-    def pulls(self, message: StoredMessage, group: str, rows: Sequence[SubscriptionRow]) -> list[Pulled]:
-        """The pulls of a message by a group with these states on the topic, in order."""
-        by_start = {row.valid_from: row for row in rows}
-        pulls = []
-        for night, window in self._by_group(message).get(group, ()):
-            if window.kind not in (WindowKind.LOST, WindowKind.UNCERTAIN):
-                at = self._pulled_at(night, window, message)
-                pulls.append(Pulled(by_start[window.subscription_from], at, self._config(night, window, at)))
-        return sorted(pulls, key=lambda pull: pull.at)
-
-    def of(self, message: StoredMessage, group: str) -> list[PullWindow]:
-        """The windows of a group that cover a message."""
-        return [window for _, window in self._by_group(message).get(group, ())]
-
-    def changes(self, message: StoredMessage, group: str) -> list[int]:
-        """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
-        return sorted({window.subscription_from for window in self.of(message, group) if window.reason == HELD_PULL})
-
-    def covering(
-        self, topic: str, entries: pa.Table
-    ) -> tuple[Sequence[npt.NDArray[np.int64 | np.bool_]], npt.NDArray[np.bool_]]:
-        """All that windows decide of entries of a topic, as columns of numbers. ``entries``: rows of CONSUMEQUEUE.
-
-        The columns are: which windows cover an entry (in a queue, equal numbers stand for the same ones), the night
-        that first filtered it, and whether an earlier one could not read it. Also returns whether another subscription
-        than the one that pulled it may have filtered it.
-        """
-        queue_ids, queue_offsets, offsets, stored_at = (
-            entries[name].to_numpy() for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
-        )
-        runs = entries["run"].combine_chunks().dictionary_encode()
-        numbers = np.array([bisect_left(self._runs, run) for run in runs.dictionary.to_pylist()], np.int64)
-        made_in = numbers[runs.indices.to_numpy()]
-        sets = np.zeros(len(entries), np.int64)
-        is_at_change = np.zeros(len(entries), np.bool_)
-        for queue_id in np.unique(queue_ids).tolist():
-            at = np.flatnonzero(queue_ids == queue_id)
-            place = queue_id, queue_offsets[at], offsets[at], stored_at[at]
-            for _, window, is_covered in self._covered(topic, *place, made_in[at]):
-                is_at_change[at] |= is_covered & (window.reason in _BY_ANOTHER_FILTER)
-                sets[at] = np.unique(2 * sets[at] + is_covered, return_inverse=True)[1].reshape(-1)
-        return [sets, *self._nights_of(offsets, made_in)], is_at_change
-
-    def instants(self, topic: str) -> set[int]:
-        """Instants (ms) at which it may change what a pull of a message that is stored then depends on."""
-        ends = {window.available_at for _, window in self.topic_windows(topic) if window.available_at is not None}
-        return ends.union(night.as_of or 0 for night in self._nights)
-
-    def _by_group(self, message: StoredMessage) -> Mapping[str, Sequence[tuple[int, PullWindow]]]:
-        """By group, the windows that cover a message, each with the number of its night."""
-        place = message.topic, message.queue_offset, message.commitlog_offset  # an LMQ may have a message twice
-        if self._last[0] != place:
-            covering: defaultdict[str, list[tuple[int, PullWindow]]] = defaultdict(list)
-            entry = message.queue_id, message.queue_offset, message.commitlog_offset, message.store_timestamp
-            for night, window, is_covered in self._covered(message.topic, *entry, self._made_in(message)):
-                if is_covered:
-                    covering[window.consumer_group].append((night, window))
-            self._last = place, covering
-        return self._last[1]
-
-    def _covered(
-        self, topic: str, queue_id: int, queue_offset: Number, offset: Number, stored_at: Number, made_in: Number
-    ) -> Iterator[tuple[int, PullWindow, Any]]:
-        """The windows that may cover entries of a queue, each with the number of its night and whether it covers them.
-
-        ``offset``: the physical one; ``stored_at``: ms; ``made_in``: the number of the run that made the entry. They
-        are numbers, or arrays with an element for each entry.
-        """
-        first, is_late = self._nights_of(offset, made_in)
-        is_filtered = first < len(self._nights)
-        least, greatest = np.min(stored_at), np.max(stored_at)
-        online, others = self._by_night(topic)
-        of_nights = (online.get(night, ()) for night in range(np.min(first), np.max(first) + 1))
-        for night, window in chain(others, *of_nights):
-            if window.stored_from <= greatest and least < window.stored_to:
-                is_inside = window.covers(queue_id, queue_offset, offset, stored_at)
-                if np.any(is_inside):
-                    yield night, window, is_inside & is_filtered & is_about(window.kind, night, first, is_late)
-
-    def _windows_by_night(
-        self, topic: str
-    ) -> tuple[Mapping[int, Sequence[tuple[int, PullWindow]]], Sequence[tuple[int, PullWindow]]]:
-        """The windows of new messages by the number of their night, and the others, each with that number."""
-        online: defaultdict[int, list[tuple[int, PullWindow]]] = defaultdict(list)
-        others: list[tuple[int, PullWindow]] = []
-        for run, window in self.topic_windows(topic):
-            night = self._numbers[run]
-            (online[night] if window.kind is WindowKind.ONLINE else others).append((night, window))
-        return online, others
-
-    def _nights_of(self, offset: Number, made_in: Number) -> tuple[Any, Any]:
-        """The numbers of the nights that first filtered messages, and whether the messages came late.
-
-        By physical offset and by the number of the run that made the entry; a message after the last night has the next
-        number.
-        """
-        own = np.searchsorted(self._ends, offset, "right")
-        return np.maximum(own, made_in), made_in > own
-
-    def _made_in(self, message: StoredMessage) -> int:
-        """The number of the run that made a message's entry; 0 if it has none."""
-        return bisect_left(self._runs, message.dispatched_by or "")
-
-    def _pulled_at(self, night: int, window: PullWindow, message: StoredMessage) -> int:
-        """When the group pulled a message in a window; one that was behind, when the night began."""
-        if window.available_at is not None:
-            return window.available_at
-        is_behind = window.kind is WindowKind.BACKLOG and night
-        return (self._nights[night - 1].as_of or 0) if is_behind else message.store_timestamp
-
-    def _config(self, night: int, window: PullWindow, at: int) -> BrokerConfig:
-        """The broker's configuration in the night that planned a window; a late one is of the night of ``at`` (ms)."""
-        if window.kind is not WindowKind.LATE:
-            return self._nights[night].broker
-        return next((night.broker for night in self._nights if at <= (night.as_of or 0)), self._facts.broker)
-
-    def _read_windows(self, topic: str) -> Sequence[tuple[str, PullWindow]]:
-        where = [one_of("consumer_group", self._groups)] if self._groups is not None else []
-        return stored_windows(self._facts.rows(PULL_WINDOWS, where=[one_of("topic", [topic]), *where]))
 
 
 def why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: int) -> str:

@@ -27,10 +27,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from answers.explain import Explainer, Explanation, Pulled
+from answers.explain import Explainer, Explanation
 from answers.export import MISSED_COLUMNS, Selection, batches_of
 from answers.facts import BrokerFacts
 from answers.messages import Delivery, StoredMessage, copies_of_each, not_taken_back, read, sent_back_by
+from answers.pull_history import Pulled
 from filtering.delivery import Outcome
 from filtering.delivery.entries import among, positions_in
 from filtering.delivery.message_filter import TAGS_PROPERTY

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from answers.advise import FilterKinds
 from answers.facts import BrokerFacts
-from answers.first_starts import started_last_night
 from answers.lag import away_beyond_end, lag
 from answers.lint import findings, findings_without_messages
 from answers.proof import proof
+from answers.pull_history import started_last_night
 from filtering.counted import counted, listed
 from filtering.delivery import Outcome
 from filtering.delivery.entries import has_entry

@@ -11,9 +11,8 @@ At the end, how an answer is shown, and as JSON (docs/JSON.md).
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, partial
 from typing import Any
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from answers.facts import BrokerFacts
 from answers.lint import findings_of_rows
+from answers.pull_history import Period, PulledMessages, WindowsOfPeriod
 from answers.rendering import (
     Block,
     Code,
@@ -43,8 +43,8 @@ from filtering.counted import counted, did_you_mean, listed, shortened
 from filtering.delivery import Outcome, topic_filters
 from filtering.delivery.entries import Entries, Int64s, among
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
-from filtering.delivery.pull_window import EVERYWHERE, NO_END, PULLED, OffsetRange, PullWindow, WindowKind, is_about
-from filtering.delivery.topic_filters import TopicFilters, ranges_of
+from filtering.delivery.pull_window import OffsetRange, PullWindow
+from filtering.delivery.topic_filters import TopicFilters
 from filtering.findings import Finding
 from filtering.frozen import frozen
 from filtering.names import RETRY_TOPIC_PREFIX
@@ -60,11 +60,9 @@ from filtering.time_spans import BEGINNING, DAY, FOREVER
 from schemas.arrow_batches import schema_of
 from schemas.deliveries import DELIVERY_BLOCKS, pairs_of
 from schemas.delta.table_rows import (
-    Key,
     Where,
     files_that_may_hold,
     filtered,
-    least,
     one_of,
     positions_by,
     row_groups,
@@ -75,12 +73,10 @@ from schemas.delta.table_rows import (
 from schemas.errors import UsageError
 from schemas.messages.newest_messages import MessagesOfTopic, Rows
 from schemas.messages.stored_messages import PLACES, scan_entries
-from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 from schemas.subscription_files import events_with_file
-from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 
 # What changed filters would have delivered, beside what groups received, on workers.
 
@@ -91,62 +87,6 @@ CHANGED = schema_of("queue_id int32, queue_offset int64, commitlog_offset int64,
 ChangedRows = defaultdict[tuple[int, str], list[pa.RecordBatch]]
 """Rows of CHANGED by change, and by GAINED or LOST."""
 _NO_BIT_MAP = 0
-
-
-@frozen(eq=False)
-class LogOfNights:
-    """Which night first filtered which messages. Nights are numbered in order.
-
-    ``ends``: by night, the physical offset up to which it filtered new messages. ``late``: the physical offsets of
-    messages that a night could not read, ascending; ``filtered_in``: the later nights that first filtered them.
-    """
-
-    ends: Int64s
-    late: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    filtered_in: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-
-    def nights(self, commitlog_offset: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-        """The night of each message, and whether it came late. A message after the last night has the next number."""
-        is_late = among(commitlog_offset, self.late)
-        night = np.searchsorted(self.ends, commitlog_offset, side="right")
-        night[is_late] = self.filtered_in[np.searchsorted(self.late, commitlog_offset[is_late])]
-        return night, is_late
-
-
-@frozen(eq=False)
-class PulledMessages:
-    """The messages that a group pulled: those that ``windows`` cover, each with the number of its night.
-
-    The group has also pulled all messages of the queues that ``known_queues`` does not list; None: it lists all.
-    """
-
-    log: LogOfNights
-    windows: Sequence[tuple[int, PullWindow]]
-    known_queues: Collection[int] | None = None
-
-    def among(self, entries: Entries) -> npt.NDArray[np.bool_]:
-        """Whether the group pulled each entry of a block."""
-        queue_ids, bounds = entries.queue_bounds
-        sizes = np.diff(bounds)
-        first, is_late = self.log.nights(entries.commitlog_offset)
-        known = queue_ids if self.known_queues is None else list(self.known_queues)
-        pulled: npt.NDArray[np.bool_] = ~np.repeat(np.isin(queue_ids, known), sizes)
-        begin, end = int(entries.store_timestamp.min()), int(entries.store_timestamp.max())
-        for night, window in self.windows:
-            if end < window.stored_from or window.stored_to <= begin:
-                continue
-            flags = is_about(window.kind, night, first, is_late) & (first < len(self.log.ends))
-            if not flags.any():
-                continue
-            low, high = ranges_of(queue_ids, window.offsets.items(), (0, 0) if window.only_listed else EVERYWHERE)
-            flags &= (window.stored_from <= entries.store_timestamp) & (entries.store_timestamp < window.stored_to)
-            flags &= (np.repeat(low, sizes) <= entries.queue_offset) & (entries.queue_offset < np.repeat(high, sizes))
-            if window.physical_ranges:
-                low, high = ranges_of(queue_ids, window.physical_ranges.items(), EVERYWHERE)
-                flags &= np.repeat(low, sizes) <= entries.commitlog_offset
-                flags &= entries.commitlog_offset < np.repeat(high, sizes)
-            pulled |= flags
-        return pulled
 
 
 @frozen(eq=False)
@@ -308,100 +248,6 @@ def _window(
 # What groups pulled and received.
 
 
-Period = tuple[int, int]
-"""Store times, ms, the second exclusive."""
-
-
-class _Windows:
-    """What some groups pulled of some topics by the windows of nights, and what waits for them."""
-
-    def __init__(self, facts: BrokerFacts, groups: Collection[str], topics: Collection[str], period: Period) -> None:
-        self._facts = facts
-        self._first_kept = cache(self._read_first_kept)
-        self._log = cache(self._read_log)
-        where = [one_of("topic", topics), one_of("consumer_group", groups)]
-        self._queues: defaultdict[GroupTopic, list[tuple[int, int | None, int]]] = defaultdict(list)
-        columns = ["consumer_group", "topic", "queue_id", "decided_to", "queue_end"]
-        for group, topic, *queue in tuples(facts.rows(CURRENT_OFFSETS, columns, where), *columns):
-            self._queues[group, topic].append((*queue,))
-        numbers = {night.run: number for number, night in enumerate(facts.nights)}
-        self._windows: defaultdict[GroupTopic, list[tuple[int, PullWindow]]] = defaultdict(list)
-        for run, window in stored_windows(facts.rows(PULL_WINDOWS, where=where)):
-            if window.kind in PULLED and window.stored_from < period[1] and period[0] < window.stored_to:
-                self._windows[window.key].append((numbers[run], window))
-        popping = [key for key in facts.popping if key[0] in groups and key[1] in topics]
-        for key, window in _pop_windows(facts, popping, self._queues).items():
-            self._windows[key].append((len(facts.nights) - 1, window))
-
-    def pulled(self, group: str, topic: str) -> PulledMessages:
-        """What a group pulled of a topic. It counts as having pulled all of a queue in which it has no offset."""
-        key = group, topic
-        return PulledMessages(self._log(topic), self._windows[key], [queue_id for queue_id, *_ in self._queues[key]])
-
-    def pending(self, group: str, topic: str) -> Mapping[int, OffsetRange]:
-        """The offsets that a group has yet to pull, by queue id. Messages that the broker deleted are not pending."""
-        pending: dict[int, OffsetRange] = {}
-        for queue_id, decided_to, end in self._queues[group, topic]:
-            begin = decided_to or 0
-            pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, NO_END)
-        return pending
-
-    def _read_log(self, topic: str) -> LogOfNights:
-        """Which night first filtered which messages of a topic. Only files with late messages are read."""
-        nights = self._facts.nights
-        runs, ends = [night.run for night in nights], np.array([night.delivered_to or 0 for night in nights], np.int64)
-        files = [
-            file
-            for file in self._facts.warehouse.files(CONSUMEQUEUE, self._facts.name)
-            if bisect_left(runs, file.greatest["run"]) > np.searchsorted(ends, file.least["commitlog_offset"], "right")
-        ]
-        where = [one_of("topic", [topic])]
-        rows = self._facts.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset", "run"], where, files)
-        offsets, first = np.unique(rows["commitlog_offset"].to_numpy(), return_index=True)
-        written = rows["run"].combine_chunks().dictionary_encode()
-        run_number = np.array([bisect_left(runs, run) for run in written.dictionary.to_pylist()], np.int64)
-        filtered_in = run_number[written.indices.to_numpy()][first]
-        is_late = filtered_in > np.searchsorted(ends, offsets, "right")
-        return LogOfNights(ends, offsets[is_late], filtered_in[is_late])
-
-    def _kept_from(self, topic: str, queue_id: int) -> int:
-        """The first offset of a queue whose message is still in the broker's log."""
-        return self._first_kept(topic).get((queue_id,), NO_END) if self._facts.last.log_start else 0
-
-    def _read_first_kept(self, topic: str) -> Mapping[Key, int]:
-        """These offsets of a topic, by queue id (a tuple of one)."""
-        kept = [one_of("topic", [topic]), within("commitlog_offset", self._facts.last.log_start)]
-        return least(self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept), ["queue_id"], "queue_offset")
-
-
-def _pop_windows(
-    facts: BrokerFacts, keys: Sequence[GroupTopic], queues: Mapping[GroupTopic, Sequence[tuple[int, int | None, int]]]
-) -> dict[GroupTopic, PullWindow]:
-    """What pops of some groups read: in each queue from where the first of them began to the group's offset."""
-    if not keys:
-        return {}
-    names = ["consumer_group", "topic", "queue_id"]
-    where = [one_of("topic", {topic for _, topic in keys}), one_of("consumer_group", {group for group, _ in keys})]
-    starts = least(facts.recorded_pops([*names, "start_offset"], where), names, "start_offset")
-    windows = {}
-    for key in keys:
-        read = {
-            queue_id: (starts[*key, queue_id], decided_to or 0)
-            for queue_id, decided_to, _ in queues.get(key, ())
-            if (*key, queue_id) in starts
-        }
-        physical_ranges = facts.physical_ranges(key[1], read)
-        windows[key] = PullWindow(
-            MessageFilter(*key),
-            BEGINNING,
-            offsets=read,
-            only_listed=True,
-            physical_ranges=physical_ranges,
-            kind=WindowKind.BACKLOG,
-        )
-    return windows
-
-
 class DeliveryHistory:
     """The messages of some topics that groups pulled, and those that they received."""
 
@@ -409,7 +255,7 @@ class DeliveryHistory:
         self._facts = facts
         groups, topics = {row.consumer_group for row in wanted}, {row.topic for row in wanted}
         self._received = _received(facts, groups, topics, period)
-        self._windows = _Windows(facts, groups, topics, period)
+        self._windows = WindowsOfPeriod(facts, groups, topics, period)
 
     def change(self, old: SubscriptionRow | None, new: SubscriptionRow) -> FilterChange:
         """The change from the subscription in force to another one."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from answers.what_if import ChangeResult, FilterChange, FilterChanges, LogOfNights, PulledMessages
+from answers.pull_history import LogOfNights, PulledMessages
+from answers.what_if import ChangeResult, FilterChange, FilterChanges
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import PullWindow
 from filtering.sql92 import compile
