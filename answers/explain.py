@@ -3,8 +3,8 @@
 1. Find the message, with its entry, its deliveries and its copies in retry and system topics
    (:mod:`answers.messages`).
 2. Was it delivered? Then the answer is the subscription in force when it was pulled.
-3. Otherwise: which of the windows that nights planned covers it for the group (WindowsOfMessages)? If none does, the
-   group has not pulled it: it will (pending), or never asked for it. For a group that pops, its pops say so.
+3. Otherwise: which of the windows that nights planned covers it for the group (:mod:`answers.pull_history`)? If none
+   does, the group has not pulled it: it will (pending), or never asked for it. For a group that pops, its pops say so.
 4. If one does, ``decide`` applies the window's filters, stage by stage, and says which one stops the message, and which
    similar message would have passed (:mod:`filtering.explanation`).
 5. What is not certain is added: a subscription that changed while the broker held a pull, clients that seem to
@@ -42,7 +42,7 @@ from answers.messages import (
     not_taken_back,
     read,
 )
-from answers.pull_history import FirstStarts, Pulled, Start, WindowsOfMessages
+from answers.pull_history import Pulled, PullHistory, Start
 from answers.rendering import Code, Fact, short, time
 from answers.rendering import Table as ShownTable
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
@@ -632,8 +632,7 @@ class Explainer:
         self._seeming = seeming_disagreements(history, events)
         self._positions = cache(partial(positions_in_queue, replace(facts, newer=None), groups))
         self._committed = cache(self._committed_in_queue)
-        self._windows = WindowsOfMessages(facts, groups)
-        self._first_starts = cache(lambda topic: FirstStarts(facts, self._windows.topic_windows(topic)))
+        self._history = PullHistory(facts, groups)
         self._pops = PopsOfMessages(facts)
         self._traces = cache(self._read_traces)
         self._has_traces = bool(facts.warehouse.files(CONSUMPTIONS, facts.name))
@@ -694,7 +693,9 @@ class Explainer:
         assert message.entry is not None
         row = pull.row
         is_live = message.entry.store_timestamp > (row.born_time or 0)
-        unseen = {window.reason for window in self._windows.of(message, row.consumer_group)}.intersection(_UNSEEN)
+        unseen = {window.reason for _, window in self._history.windows(message, row.consumer_group)}.intersection(
+            _UNSEEN
+        )
         return row.valid_from, id(pull.config), is_live, frozenset(unseen)
 
     def states(self, consumer_group: str, topic: str) -> Sequence[SubscriptionRow]:
@@ -718,7 +719,7 @@ class Explainer:
         For messages without deliveries, with equal numbers, ``pull`` and what is said without filters are alike.
         ``entries``: their rows of CONSUMEQUEUE. Also returns which messages must be explained each.
         """
-        windows, is_at_change = self._windows.covering(topic, entries)
+        windows, is_at_change = self._history.covering(consumer_group, topic, entries)
         queue_ids, queue_offsets, offsets, stored_at = (
             entries[name].to_numpy().astype(np.int64)
             for name in ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
@@ -730,7 +731,7 @@ class Explainer:
             is_before[at] = False if position is None else queue_offsets[at] < position
             begins[at] = self._facts.begins.get((topic, queue_id), 0)
         is_in_log = offsets >= np.maximum(begins, self._facts.last.log_start or 0)
-        instants = self._windows.instants(topic)
+        instants = self._history.instants(consumer_group, topic)
         for row in self._rows_by_group[consumer_group]:
             instants |= {each for each in (row.valid_from, row.valid_to, row.born_time) if each is not None}
         epochs = np.searchsorted(sorted(instants | {each + 1 for each in instants}), stored_at, "right")
@@ -743,7 +744,7 @@ class Explainer:
         stays = self._facts.broadcasting.get((group, message.topic))
         if stays is None:
             return explanation
-        has_own_offsets = any(window.reason == OWN_OFFSETS for window in self._windows.of(message, group))
+        has_own_offsets = any(window.reason == OWN_OFFSETS for _, window in self._history.windows(message, group))
         if has_own_offsets or explanation.outcome is Outcome.NOT_SUBSCRIBED:
             explanation = replace(explanation, uncertain=explanation.uncertain or OWN_OFFSETS)
         if explanation.pulled_at is None or explanation.outcome not in BY_THE_TABLES:
@@ -787,7 +788,7 @@ class Explainer:
         """Why something else than the subscriptions shows that the group may have received the message, or not."""
         key = explanation.consumer_group, explanation.message.topic
         is_delivered = explanation.outcome is Outcome.DELIVERED
-        for window in self._windows.of(explanation.message, key[0]):
+        for _, window in self._history.windows(explanation.message, key[0]):
             why, at = window.reason, window.subscription_from
             if why not in _UNSEEN:
                 continue
@@ -962,7 +963,7 @@ class Explainer:
         queue = message.topic, message.queue_id
         if queue in self._facts.begins:
             return None
-        return self._first_starts(message.topic).start((consumer_group, *queue))
+        return self._history.start(consumer_group, *queue)
 
     def _explained(self, message: StoredMessage, consumer_group: str) -> Explanation:
         if message.entry is None:
@@ -1049,14 +1050,14 @@ class Explainer:
         self, message: StoredMessage, consumer_group: str, rows: Sequence[SubscriptionRow]
     ) -> Sequence[Pulled] | NotPulled:
         """The pulls of the message by the group, in order. It is pending if the group goes on at it or before it."""
-        if not self._windows.is_filtered(message):
+        if not self._history.is_filtered(message):
             return NotPulled("deliver has not run yet", is_pending=True)
         queue = message.topic, message.queue_id
         begin = self._facts.begins.get(queue, 0)
         is_deleted = message.commitlog_offset < max(begin, self._facts.last.log_start or 0)
         position = self._positions(*queue).get(consumer_group)
         is_before = position is not None and message.queue_offset < position
-        pulls = self._windows.pulls(message, consumer_group, rows)
+        pulls = self._history.pulls(message, consumer_group, rows)
         if not pulls and (is_before or position is None) and self._came_before(message, consumer_group, rows):
             return NotPulled(PASSED_BEFORE, uncertain=NO_SUBSCRIPTION_THEN)
         if not is_before and not is_deleted:
@@ -1071,8 +1072,7 @@ class Explainer:
                 f"{listed(away, NAMED)} will pull it after a return" if away else "those that came began at later ones"
             )
             return NotPulled(f"no client of the group was online when it was stored; {then}", is_pending=bool(away))
-        windows = self._windows.of(message, consumer_group)
-        if any(window.kind is WindowKind.LOST for window in windows):
+        if any(window.kind is WindowKind.LOST for _, window in self._history.windows(message, consumer_group)):
             return NotPulled(DELETED)
         is_passed = is_before and message.commitlog_offset >= begin
         return NotPulled(why_not_pulled(rows, self._facts.broker, message.store_timestamp, is_passed))
@@ -1164,7 +1164,7 @@ class Explainer:
 
     def _before_change(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> str | None:
         """Why a subscription from after a change may have filtered the message; None if none did otherwise."""
-        for changed_at in self._windows.changes(explanation.message, explanation.consumer_group):
+        for changed_at in self._history.changes(explanation.message, explanation.consumer_group):
             before, other = (in_force_at(rows, at)[0] for at in (changed_at - 1, changed_at))
             if changed_at <= pull.at or before.filter != pull.row.filter:
                 continue
@@ -1183,7 +1183,7 @@ class Explainer:
 
         A group that left since then has no such pull any more.
         """
-        changes = self._windows.changes(message, pull.row.consumer_group)
+        changes = self._history.changes(message, pull.row.consumer_group)
         for before in reversed(rows):
             since = [row for row in rows if before.valid_from < row.valid_from <= pull.at]
             if before.valid_to in changes and all(is_pulling(row, pull.config) for row in since):

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from answers.facts import BrokerFacts
+from answers.pull_history import popped_ranges
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import client_checks, dropping_clients, passes_in_force
 from filtering.counted import counted
@@ -46,7 +47,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.arrow_batches import schema_of, table_of
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, PAIRS, pairs_of
-from schemas.delta.table_rows import one_of, sorted_by, tuples, within
+from schemas.delta.table_rows import one_of, sorted_by, within
 from schemas.messages.stored_messages import scan_entries
 from schemas.run_ledger import LedgerEntry
 from schemas.spark_tasks import Session
@@ -338,28 +339,20 @@ def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
 
 def _passed_over(facts: BrokerFacts, matching: pa.Table, losses: Sequence[Loss]) -> Iterator[pa.Table]:
     """The messages that match the subscription of some clients, that pops went past, and that none handed out."""
-    position = {
-        (group, topic, queue_id): decided_to
-        for group, topic, queue_id, decided_to in tuples(
-            facts.offsets, "consumer_group", "topic", "queue_id", "decided_to"
-        )
-    }
-    names = ["consumer_group", "topic", "queue_id", "queue_offset", "start_offset"]
+    names = ["consumer_group", "topic", "queue_id", "queue_offset"]
+    popped = popped_ranges(facts, {loss.state.key for loss in losses})
     pops = facts.recorded_pops(names, [one_of("topic", {loss.state.topic for loss in losses})])
     for key in dict.fromkeys(loss.state.key for loss in losses):
         numbers = [number for number, loss in enumerate(losses) if loss.state.key == key]
         rows = matching.filter(pc.is_in(matching["loss"], pa.array(numbers, pa.int32())))
         group = pc.and_(pc.equal(pops["consumer_group"], key[0]), pc.equal(pops["topic"], key[1]))
         for queue_id in pc.unique(rows["queue_id"]).to_pylist():
-            queue_rows = rows.filter(pc.equal(rows["queue_id"], queue_id))
-            popped = pops.filter(pc.and_(group, pc.equal(pops["queue_id"], queue_id)))
-            first = pc.min(popped["start_offset"]).as_py()
-            if first is None:
-                continue
-            offsets = queue_rows["queue_offset"]
-            is_read = pc.and_(pc.greater_equal(offsets, first), pc.less(offsets, position.get((*key, queue_id), 0)))
-            is_handed_out = pc.is_in(offsets, popped["queue_offset"].combine_chunks())
-            yield queue_rows.filter(pc.and_not(is_read, is_handed_out))
+            if queue_id in popped[key]:
+                queue_rows = rows.filter(pc.equal(rows["queue_id"], queue_id))
+                (first, end), offsets = popped[key][queue_id], queue_rows["queue_offset"]
+                is_read = pc.and_(pc.greater_equal(offsets, first), pc.less(offsets, end))
+                handed_out = pops.filter(pc.and_(group, pc.equal(pops["queue_id"], queue_id)))["queue_offset"]
+                yield queue_rows.filter(pc.and_not(is_read, pc.is_in(offsets, handed_out.combine_chunks())))
 
 
 def _dropped(

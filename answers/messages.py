@@ -163,8 +163,8 @@ _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
 class StoredMessage:
     """A stored message. ``deliveries`` are those to all groups.
 
-    ``entry`` is its consume queue entry, made by the run ``dispatched_by``; both are None if it has none. ``in_lmqs``:
-    the same message as each LMQ has it, with the LMQ as its topic, and its entry and deliveries there.
+    ``entry`` is its consume queue entry; None if it has none. ``in_lmqs``: the same message as each LMQ has it, with
+    the LMQ as its topic, and its entry and deliveries there.
     """
 
     commitlog_offset: int
@@ -181,7 +181,6 @@ class StoredMessage:
     sys_flag: int
     run: str
     entry: Entry | None
-    dispatched_by: str | None
     deliveries: Sequence[Delivery]
     in_lmqs: Sequence[StoredMessage] = ()
 
@@ -214,7 +213,7 @@ def as_copy(message: StoredMessage, facts: BrokerFacts) -> Copy:
     )
 
 
-_ENTRY_FIELDS = ("entry", "dispatched_by", "deliveries", "in_lmqs")
+_ENTRY_FIELDS = ("entry", "deliveries", "in_lmqs")
 _COLUMNS = [name for name in StoredMessage.__dataclass_fields__ if name not in _ENTRY_FIELDS]
 """The fields that are columns of commitlog."""
 
@@ -373,7 +372,7 @@ def read(facts: BrokerFacts, offsets: Collection[int], deliveries: Deliveries | 
     at_offsets = [one_of("commitlog_offset", offsets)]
     rows = view(facts.rows(COMMITLOG, file_columns(_COLUMNS), at_offsets), _COLUMNS)
     place = ["topic", "queue_id", "queue_offset"]
-    wanted = [*place, "commitlog_offset", "tags_code", "filter_bit_map", "store_timestamp", "run"]
+    wanted = [*place, "commitlog_offset", "tags_code", "filter_bit_map", "store_timestamp"]
     entries: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in facts.rows(CONSUMEQUEUE, wanted, at_offsets).to_pylist():
         entries[row["commitlog_offset"]].append(row)
@@ -387,7 +386,6 @@ def read(facts: BrokerFacts, offsets: Collection[int], deliveries: Deliveries | 
         return StoredMessage(
             **message | {"properties": message["properties"] or {}},
             entry=None if numbers is None else Entry(*numbers),
-            dispatched_by=None if entry is None else entry["run"],
             deliveries=deliveries.get((message["topic"], message["commitlog_offset"]), ()),
         )
 

@@ -12,7 +12,7 @@ At the end, how an answer is shown, and as JSON (docs/JSON.md).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, partial
 from typing import Any
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from answers.facts import BrokerFacts
 from answers.lint import findings_of_rows
-from answers.pull_history import Period, PulledMessages, WindowsOfPeriod
+from answers.pull_history import EntriesOfNights, Flags, NightsOfLog, WindowOfNight, popped_ranges, read_windows
 from answers.rendering import (
     Block,
     Code,
@@ -43,7 +43,7 @@ from filtering.counted import counted, did_you_mean, listed, shortened
 from filtering.delivery import Outcome, topic_filters
 from filtering.delivery.entries import Entries, Int64s, among
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
-from filtering.delivery.pull_window import OffsetRange, PullWindow
+from filtering.delivery.pull_window import NO_END, PULLED, OffsetRange, PullWindow, WindowKind
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.findings import Finding
 from filtering.frozen import frozen
@@ -60,9 +60,11 @@ from filtering.time_spans import BEGINNING, DAY, FOREVER
 from schemas.arrow_batches import schema_of
 from schemas.deliveries import DELIVERY_BLOCKS, pairs_of
 from schemas.delta.table_rows import (
+    Key,
     Where,
     files_that_may_hold,
     filtered,
+    least,
     one_of,
     positions_by,
     row_groups,
@@ -77,6 +79,7 @@ from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 from schemas.subscription_files import events_with_file
+from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 
 # What changed filters would have delivered, beside what groups received, on workers.
 
@@ -87,6 +90,28 @@ CHANGED = schema_of("queue_id int32, queue_offset int64, commitlog_offset int64,
 ChangedRows = defaultdict[tuple[int, str], list[pa.RecordBatch]]
 """Rows of CHANGED by change, and by GAINED or LOST."""
 _NO_BIT_MAP = 0
+
+
+@frozen(eq=False)
+class PulledMessages:
+    """The messages of a topic that a group pulled: those that ``windows`` cover.
+
+    The group has also pulled all messages of the queues that ``known_queues`` does not list; None: it lists all.
+    """
+
+    log: NightsOfLog
+    windows: Sequence[WindowOfNight]
+    known_queues: Collection[int] | None = None
+
+    def among(self, entries: EntriesOfNights) -> Flags:
+        """Whether the group pulled each of some entries."""
+        known = entries.queue_ids if self.known_queues is None else list(self.known_queues)
+        pulled: Flags = ~np.isin(entries.queue_ids, known)[entries.queue_of]
+        for night, window in self.windows:
+            covered = entries.covered_by(night, window)
+            if covered is not None:
+                pulled |= covered
+        return pulled
 
 
 @frozen(eq=False)
@@ -194,8 +219,10 @@ class _ChangesOfTopic:
 
     def compare(self, entries: Entries, result: ChangeResult) -> None:
         """Adds the rows and the counts of a block to ``result``."""
+        place = entries.queue_id, entries.queue_offset, entries.commitlog_offset, entries.store_timestamp
+        in_nights = cache(lambda log: log.entries(*place))
         all_pulled = {
-            window: change.pulled.among(entries)
+            window: change.pulled.among(in_nights(change.pulled.log))
             for window, (_, change) in enumerate(self._numbered)
             if change.pulled is not None
         }
@@ -248,14 +275,27 @@ def _window(
 # What groups pulled and received.
 
 
+Period = tuple[int, int]
+"""Store times, ms, the second exclusive."""
+
+
 class DeliveryHistory:
-    """The messages of some topics that groups pulled, and those that they received."""
+    """The messages of some topics that groups pulled, those that they received, and those that wait for them."""
 
     def __init__(self, facts: BrokerFacts, wanted: Sequence[SubscriptionRow], period: Period) -> None:
         self._facts = facts
+        self._period = period
         groups, topics = {row.consumer_group for row in wanted}, {row.topic for row in wanted}
         self._received = _received(facts, groups, topics, period)
-        self._windows = WindowsOfPeriod(facts, groups, topics, period)
+        self._log = cache(partial(NightsOfLog.of_topic, facts))
+        self._first_kept = cache(self._read_first_kept)
+        self._windows = read_windows(facts, groups, topics)
+        self._popped = popped_ranges(facts, [key for key in facts.popping if key[0] in groups and key[1] in topics])
+        self._queues: defaultdict[GroupTopic, list[tuple[int, int | None, int]]] = defaultdict(list)
+        where = [one_of("topic", topics), one_of("consumer_group", groups)]
+        columns = ["consumer_group", "topic", "queue_id", "decided_to", "queue_end"]
+        for group, topic, *queue in tuples(facts.rows(CURRENT_OFFSETS, columns, where), *columns):
+            self._queues[group, topic].append((*queue,))
 
     def change(self, old: SubscriptionRow | None, new: SubscriptionRow) -> FilterChange:
         """The change from the subscription in force to another one."""
@@ -268,17 +308,55 @@ class DeliveryHistory:
         return self._change(old, MessageFilter(*old.key, expression=FALSE))
 
     def _change(self, old: SubscriptionRow | None, new_filter: MessageFilter) -> FilterChange:
-        group, topic = new_filter.key
-        pending = self._windows.pending(group, topic)
+        key = new_filter.key
+        pending = self._pending(key)
         return FilterChange(
             filter=new_filter,
-            received=self._received.get((group, topic, Outcome.DELIVERED), _NOTHING),
-            dropped=self._received.get((group, topic, Outcome.DROPPED_BY_HOOK), _NOTHING),
-            pulled=self._windows.pulled(group, topic),
+            received=self._received.get((*key, Outcome.DELIVERED), _NOTHING),
+            dropped=self._received.get((*key, Outcome.DROPPED_BY_HOOK), _NOTHING),
+            pulled=self._pulled(key),
             pending=pending,
             in_force=None if old is None else message_filter(old, [old], self._facts.broker),
-            physical_ranges=self._facts.physical_ranges(topic, pending),
+            physical_ranges=self._facts.physical_ranges(key[1], pending),
         )
+
+    def _pulled(self, key: GroupTopic) -> PulledMessages:
+        """What a group pulled of a topic. It counts as having pulled all of a queue in which it has no offset."""
+        begin, end = self._period
+        windows = [
+            (night, window)
+            for night, window in self._windows.get(key, ())
+            if window.kind in PULLED and window.stored_from < end and begin < window.stored_to
+        ]
+        if key in self._popped:
+            ranges = self._popped[key]
+            popped = PullWindow(
+                MessageFilter(*key),
+                BEGINNING,
+                offsets=ranges,
+                only_listed=True,
+                physical_ranges=self._facts.physical_ranges(key[1], ranges),
+                kind=WindowKind.BACKLOG,
+            )
+            windows.append((len(self._facts.nights) - 1, popped))
+        return PulledMessages(self._log(key[1]), windows, [queue_id for queue_id, *_ in self._queues[key]])
+
+    def _pending(self, key: GroupTopic) -> Mapping[int, OffsetRange]:
+        """The offsets that a group has yet to pull, by queue id. Messages that the broker deleted are not pending."""
+        pending: dict[int, OffsetRange] = {}
+        for queue_id, decided_to, end in self._queues[key]:
+            begin = decided_to or 0
+            pending[queue_id] = (max(begin, self._kept_from(key[1], queue_id)) if begin < end else begin, NO_END)
+        return pending
+
+    def _kept_from(self, topic: str, queue_id: int) -> int:
+        """The first offset of a queue whose message is still in the broker's log."""
+        return self._first_kept(topic).get((queue_id,), NO_END) if self._facts.last.log_start else 0
+
+    def _read_first_kept(self, topic: str) -> Mapping[Key, int]:
+        """These offsets of a topic, by queue id (a tuple of one)."""
+        kept = [one_of("topic", [topic]), within("commitlog_offset", self._facts.last.log_start)]
+        return least(self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept), ["queue_id"], "queue_offset")
 
 
 _NOTHING = np.empty(0, np.int64)

@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import cache, cached_property, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +42,13 @@ from answers.audits.checks import data_files, pop_checks, spark_checks, table_co
 from answers.facts import BrokerFacts
 from answers.inconsistency import inconsistent_groups, knows_clients
 from answers.proof import Proof, proof
+from answers.pull_history import EntriesOfNights, Flags, NightsOfLog
 from filtering.broker_config import SHORTEST_RECORD, BrokerConfig
 from filtering.consumption.group import RESET
 from filtering.delivery import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
-from filtering.delivery.pull_window import NO_END, PULLED, PullWindow, WindowKind, is_of_night
+from filtering.delivery.pull_window import NO_END, PULLED, PullWindow, WindowKind
 from filtering.delivery.topic_filters import PASSED_STAGE2, MaskKey, TopicFilters, mask_key
 from filtering.frozen import frozen
 from filtering.subscriptions.events import GroupTopic
@@ -64,7 +64,7 @@ from schemas.delta.table_rows import files_that_may_hold, filtered, one_of, sort
 from schemas.ledger_check import Withdrawal, withdrawals_since
 from schemas.messages.stored_messages import scan_entries
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
-from schemas.run_ledger import RUN_LEDGER, earlier_configs, filtered_to
+from schemas.run_ledger import RUN_LEDGER, earlier_configs
 from schemas.spark_tasks import Session
 from schemas.subscriptions import EXPRESSION_COLUMNS, SUBSCRIPTIONS
 from schemas.tables import (
@@ -84,37 +84,17 @@ from schemas.tables import (
 WINDOW_CHECKS = schema_of(
     "broker_name string, run string, consumer_group string, topic string, messages int64, outside int64, twice int64"
 )
-Mask = NDArray[np.bool_]
 
 
 @frozen
 class _Area:
-    """A run, the number of its night, and the messages that some of its windows cover: equal ones share it."""
+    """The messages that a window of a night covers. Windows with equal areas share it."""
 
     run: str
     night: int
     kind: WindowKind
     key: MaskKey
     window: PullWindow = field(compare=False)
-
-    def mask(self, messages: _Messages) -> Mask:
-        """The messages of a block that it covers."""
-        is_inside: Mask = is_of_night(self.kind, self.night, messages.night)
-        for queue_id, part in messages.queues:
-            places = messages.queue_offset[part], messages.commitlog_offset[part], messages.stored_at[part]
-            is_inside[part] &= self.window.covers(queue_id, *places)
-        return is_inside
-
-
-@frozen(eq=False)
-class _Messages:
-    """The messages of a block, by queue, and the number of the night of each by its place in the log."""
-
-    queues: Sequence[tuple[int, slice]]
-    queue_offset: NDArray[np.int64]
-    commitlog_offset: NDArray[np.int64]
-    stored_at: NDArray[np.int64]
-    night: NDArray[np.int64]
 
 
 @frozen
@@ -154,14 +134,13 @@ class _Checks:
 
     def __init__(self, facts: BrokerFacts, first_run: str) -> None:
         self.counts: defaultdict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
-        self._nights = {night.run: number for number, night in enumerate(facts.nights)}
-        self._ends = [filtered_to(facts.nights[: number + 1]) for number in range(len(facts.nights))]
-        self._is_replay = facts.is_replay
+        self._log = cache(partial(NightsOfLog.of_topic, facts))
         self._windows: defaultdict[GroupTopic, list[_Window]] = defaultdict(list)
         self._went_back = _went_back(facts)
+        nights = {night.run: number for number, night in enumerate(facts.nights)}
         for run, window in stored_windows(facts.rows(PULL_WINDOWS, where=[within("run", first_run)])):
             if window.kind in PULLED:
-                area = _Area(run, self._nights[run], window.kind, mask_key(window), window)
+                area = _Area(run, nights[run], window.kind, mask_key(window), window)
                 self._windows[window.key].append(_Window(area, window.subscription_from, window.available_at))
                 if window.kind is WindowKind.RESET or window.reason == RESET:
                     self._went_back[window.key].append(run)
@@ -172,16 +151,10 @@ class _Checks:
         """Adds a row of delivery_blocks."""
         run, topic, count = block["run"].as_py(), block["topic"].as_py(), block["messages"].as_py()
         names = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
-        queue_id, queue_offset, commitlog_offset, stored_at = (block[name].values.to_numpy() for name in names)
-        night = np.searchsorted(self._ends, commitlog_offset, side="right")
-        if self._is_replay:
-            night[:] = 0
-        bounds = [0, *(np.flatnonzero(np.diff(queue_id)) + 1).tolist(), count]
-        queues = [(int(queue_id[start]), slice(start, end)) for start, end in pairwise(bounds)]
-        messages = _Messages(queues, queue_offset, commitlog_offset, stored_at, night)
-        covered: dict[_Area, Mask] = {}
-        inside: dict[tuple[_Area, ...], Mask] = {}
-        twice: dict[tuple[tuple[_Area, ...], ...], Mask] = {}
+        messages = self._log(topic).entries(*(block[name].values.to_numpy() for name in names))
+        covered: dict[_Area, Flags] = {}
+        inside: dict[tuple[_Area, ...], Flags] = {}
+        twice: dict[tuple[tuple[_Area, ...], ...], Flags] = {}
         for match in block["matches"]:
             positions = positions_of(match, count)
             outside_of: dict[tuple[_Area, ...], int] = {}
@@ -241,22 +214,23 @@ def _went_back(facts: BrokerFacts) -> defaultdict[GroupTopic, list[str]]:
     return runs
 
 
-def _mask(area: _Area, messages: _Messages, known: dict[_Area, Mask]) -> Mask:
+def _mask(area: _Area, messages: EntriesOfNights, known: dict[_Area, Flags]) -> Flags:
     if area not in known:
-        known[area] = area.mask(messages)
+        covered = messages.covered_by(area.night, area.window)
+        known[area] = np.zeros(len(messages.night), np.bool_) if covered is None else covered
     return known[area]
 
 
-def _any(masks: Iterable[Mask], count: int) -> Mask:
-    mask: Mask = np.logical_or.reduce([np.zeros(count, np.bool_), *masks])
+def _any(masks: Iterable[Flags], count: int) -> Flags:
+    mask: Flags = np.logical_or.reduce([np.zeros(count, np.bool_), *masks])
     return mask
 
 
-def _several(masks: Sequence[Mask], count: int) -> Mask:
+def _several(masks: Sequence[Flags], count: int) -> Flags:
     """What more than one of the masks holds."""
     if len(masks) < 2:
         return np.zeros(count, np.bool_)
-    several: Mask = np.sum(masks, axis=0) > 1
+    several: Flags = np.sum(masks, axis=0) > 1
     return several
 
 

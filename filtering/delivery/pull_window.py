@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from filtering.broker_config import BrokerConfig
+from filtering.delivery.entries import Int32s, Int64s
 from filtering.delivery.message_filter import MessageFilter
 from filtering.frozen import frozen
 from filtering.predicate import FALSE, Predicate
@@ -26,6 +27,8 @@ HELD_PULL = "the broker may have held a pull when the subscription changed"
 
 OffsetRange = tuple[int, int]
 """Queue offsets or physical offsets, the second exclusive."""
+RangeOfQueue = tuple[int, OffsetRange]
+"""A queue id and a range of its entries."""
 EVERYWHERE: OffsetRange = (NO_BEGIN, NO_END)
 Number = int | npt.NDArray[np.int64]
 Flag = bool | npt.NDArray[np.bool_]
@@ -61,30 +64,21 @@ class ConsumeMode(StrEnum):
     POP = "POP"
 
 
-def is_of_night(kind: WindowKind, night: Number, own: Number) -> Any:
-    """Whether a window of a night filters messages whose own night, by their place in the log, is ``own``.
+def is_about(kind: WindowKind, night: int, first: Number, is_late: Flag) -> Any:
+    """Whether a window of a night filters the messages in it. Uncertain ones are about messages of all nights.
 
-    Nights are numbered in order. Numbers, or arrays with an element for each message.
+    Nights are numbered in order. ``first``: the night that first filtered the messages; ``is_late``: whether an earlier
+    one could not read them. Numbers, or arrays with an element for each message.
     """
     match kind:
+        case WindowKind.UNCERTAIN:
+            return is_late | np.True_
         case WindowKind.ONLINE:
-            return own == night
+            return (first == night) & np.logical_not(is_late)
         case WindowKind.LATE:
-            return own < night
+            return (first == night) & is_late
         case _:
-            return own <= night
-
-
-def is_about(kind: WindowKind, night: int, first: Number, is_late: Flag) -> Any:
-    """Whether a window of a night filters the messages in it, as :func:`is_of_night`; uncertain ones are of all nights.
-
-    ``first``: the night that first filtered them; ``is_late``: whether an earlier one could not read them.
-    """
-    if kind is WindowKind.UNCERTAIN:
-        return is_late | np.True_
-    on_time = kind is not WindowKind.LATE and is_of_night(kind, night, first)
-    late = first == night if kind is WindowKind.LATE else kind is not WindowKind.ONLINE and first < night
-    return np.where(is_late, late, on_time)
+            return np.where(is_late, first < night, first <= night)
 
 
 @frozen(slots=True)
@@ -183,6 +177,14 @@ class UncertainRange:
             *window.key, before, after, window.stored_from, window.stored_to, FALSE, window.subscription_from,
             window.offsets, window.only_listed, window.physical_ranges, reason, window.mode,
         )  # fmt: skip
+
+
+def ranges_of(queue_ids: Int32s, listed: Iterable[RangeOfQueue], unlisted: OffsetRange) -> tuple[Int64s, Int64s]:
+    """The beginnings and the ends of the ranges of some queues."""
+    by_queue = dict(listed)
+    ranges = [by_queue.get(queue_id, unlisted) for queue_id in queue_ids.tolist()]
+    low, high = np.ascontiguousarray(np.array(ranges, np.int64).reshape(-1, 2).T)
+    return low, high
 
 
 # Which filters set bits in the filter bit maps, and when.

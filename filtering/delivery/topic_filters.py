@@ -24,7 +24,7 @@ Filter hooks of users come later, in :mod:`jobs.night.tasks`: they see what this
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,12 +35,13 @@ from filtering.delivery.delivery_blocks import MatchSet, MatchSets, distinct_mat
 from filtering.delivery.entries import Entries, Int32s, Int64s, among, is_given_up
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import (
-    NO_BEGIN,
+    EVERYWHERE,
     NO_END,
     FilterDataInForce,
-    OffsetRange,
     PullWindow,
+    RangeOfQueue,
     UncertainRange,
+    ranges_of,
 )
 from filtering.frozen import frozen
 from filtering.kernels.compile import Array, compiled
@@ -490,11 +491,8 @@ def _transposed(square: np.uint64) -> np.uint64:
 # The filters of a topic.
 
 
-RangeOfQueue = tuple[int, OffsetRange]
-"""A queue id and a range of its entries."""
 MaskKey = tuple[int, int, tuple[RangeOfQueue, ...], bool, tuple[RangeOfQueue, ...]]
 """stored_from and stored_to (ms, exclusive), queue offsets, whether other queues have no entries, physical offsets."""
-ALL = NO_BEGIN, NO_END
 NO_LIMIT = int(np.iinfo(np.int64).max)
 """Of the attempts to deliver a message."""
 
@@ -622,13 +620,15 @@ class TopicFilters:
             if stored_to <= first or last < stored_from:
                 masks.row_of[number] = NO_ENTRIES
             elif offsets or only_listed or physical_ranges or first < stored_from or stored_to <= last:
-                low, high = ranges_of(queue_ids, offsets, (0, 0) if only_listed else ALL)
+                low, high = ranges_of(queue_ids, offsets, (0, 0) if only_listed else EVERYWHERE)
                 mask = masks.add(number)
                 fill_mask(
                     entries.store_timestamp, entries.queue_offset, bounds, stored_from, stored_to, low, high, mask
                 )
                 if physical_ranges:
-                    clear_elsewhere(entries.commitlog_offset, bounds, *ranges_of(queue_ids, physical_ranges, ALL), mask)
+                    clear_elsewhere(
+                        entries.commitlog_offset, bounds, *ranges_of(queue_ids, physical_ranges, EVERYWHERE), mask
+                    )
         return masks
 
     def _fill_live_entries(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> EntryMasks:
@@ -695,14 +695,6 @@ def mask_key(window: PullWindow | UncertainRange) -> MaskKey:
     """The range of messages of a window: those of equal ranges share a mask."""
     offsets, physical_ranges = (tuple(sorted(ranges.items())) for ranges in (window.offsets, window.physical_ranges))
     return window.stored_from, window.stored_to, offsets, window.only_listed, physical_ranges
-
-
-def ranges_of(queue_ids: Int32s, listed: Iterable[RangeOfQueue], unlisted: OffsetRange) -> tuple[Int64s, Int64s]:
-    """The beginnings and the ends of the ranges of some queues."""
-    by_queue = dict(listed)
-    ranges = [by_queue.get(queue_id, unlisted) for queue_id in queue_ids.tolist()]
-    low, high = np.ascontiguousarray(np.array(ranges, np.int64).reshape(-1, 2).T)
-    return low, high
 
 
 def _positions(bit_pos: Sequence[tuple[int, ...]]) -> Int64s:

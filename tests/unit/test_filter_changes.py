@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from answers.pull_history import LogOfNights, PulledMessages
-from answers.what_if import ChangeResult, FilterChange, FilterChanges
+from answers.pull_history import NightsOfLog
+from answers.what_if import ChangeResult, FilterChange, FilterChanges, PulledMessages
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import PullWindow
 from filtering.sql92 import compile
@@ -40,7 +40,7 @@ def changed(
 def offsets(begin: int, end: int) -> PulledMessages:
     """The group pulled these messages in the only night."""
     window = PullWindow(MessageFilter("cg", "T"), 0, offsets={0: (begin, end)})
-    return PulledMessages(LogOfNights(np.array([10])), [(0, window)])
+    return PulledMessages(NightsOfLog(np.array([10])), [(0, window)])
 
 
 def rows(result: ChangeResult) -> list[tuple[str, int]]:
