@@ -18,7 +18,7 @@ from answers.facts import BrokerFacts
 from filtering.bloom_filter import BloomFilter
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT, SHORTEST_RECORD
 from filtering.frozen import frozen
-from filtering.names import RETRY_TOPIC_PREFIX
+from filtering.names import is_retry_topic
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import states_by_key
@@ -245,7 +245,7 @@ def advice(facts: BrokerFacts) -> list[TopicAdvice]:
     sizes = _sizes(facts)
     by_topic: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for row in facts.in_force:
-        if row.topic in sizes and not row.topic.startswith(RETRY_TOPIC_PREFIX):
+        if row.topic in sizes and not is_retry_topic(row.topic):
             by_topic[row.topic].append(row)
     counts = _counts_of_sql92(facts)
     topics = []

@@ -18,7 +18,7 @@ from filtering.consumption.offsets import Offsets
 from filtering.counted import did_you_mean
 from filtering.delivery.pull_window import NO_END, OffsetRange
 from filtering.frozen import frozen
-from filtering.names import RETRY_TOPIC_PREFIX, is_lmq
+from filtering.names import is_lmq, is_retry_topic
 from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops, as_consumed
 from filtering.sql92 import Expressions
 from filtering.subscription_data import ConsumerGroupInfo, new_subscription
@@ -271,7 +271,7 @@ class BrokerFacts:
         return [
             row
             for row in (rows if self.topics else ())
-            if row.topic not in self.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX) and not is_lmq(row.topic)
+            if row.topic not in self.topics and not is_retry_topic(row.topic) and not is_lmq(row.topic)
         ]
 
     def check_topic(self, topic: str) -> None:

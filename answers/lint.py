@@ -29,7 +29,7 @@ from filtering.findings import (
     worst_first,
 )
 from filtering.frozen import frozen
-from filtering.names import RETRY_TOPIC_PREFIX
+from filtering.names import is_retry_topic
 from filtering.predicate import FALSE, TRUE, And, Not, postorder
 from filtering.rocketmq_version import NEWEST, TEXT_SEARCHES_SINCE, RocketMQVersion
 from filtering.sql92 import CompiledExpression
@@ -118,7 +118,7 @@ def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list
         *_without_topic(facts, rows),
         *refused_findings(map(facts.as_consumed, rows), facts.broker, facts.misread_settings),
     ]
-    on_topics = [row for row in rows if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX)]
+    on_topics = [row for row in rows if row.topic in facts.topics and not is_retry_topic(row.topic)]
     measured = _on_messages(facts, on_topics)
     codes: defaultdict[GroupTopic, set[str]] = defaultdict(set)
     for finding in static_findings(rows):

@@ -43,7 +43,7 @@ from filtering.delivery.pull_window import (
     ranges_of,
 )
 from filtering.frozen import frozen
-from filtering.journey import group_of_topic
+from filtering.names import group_of_topic
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING

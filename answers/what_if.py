@@ -47,7 +47,7 @@ from filtering.delivery.pull_window import NO_END, PULLED, OffsetRange, PullWind
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.findings import Finding
 from filtering.frozen import frozen
-from filtering.names import RETRY_TOPIC_PREFIX
+from filtering.names import is_retry_topic
 from filtering.predicate import FALSE, postorder
 from filtering.pulls import refusal
 from filtering.relation import Kind, Message, Relation, Trait, common_traits, relation
@@ -669,15 +669,13 @@ def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only:
     differing = [
         facts.as_consumed(row) for key, row in after.items() if key not in now or now[key].filter != row.filter
     ]
-    changed = [row for row in differing if row.topic in facts.topics or not row.topic.startswith(RETRY_TOPIC_PREFIX)]
+    changed = [row for row in differing if row.topic in facts.topics or not is_retry_topic(row.topic)]
     for row in changed:
         _check(row, facts)
     ended = [
         row
         for key, row in now.items()
-        if row.is_consuming
-        and key not in after
-        and not (row.topic.startswith(RETRY_TOPIC_PREFIX) and row.consumer_group in groups)
+        if row.is_consuming and key not in after and not (is_retry_topic(row.topic) and row.consumer_group in groups)
     ]
     kept = [row for key, row in after.items() if key in now and now[key].filter == row.filter]
     return Tried(facts, changed, ended, kept)
@@ -685,7 +683,7 @@ def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only:
 
 def only_topic(facts: BrokerFacts, group: str) -> str:
     """The topic that a group subscribes to, besides its retry topic. Raises UsageError if there is not exactly one."""
-    topics = {row.topic for row in facts.subscriptions_of(group) if not row.topic.startswith(RETRY_TOPIC_PREFIX)}
+    topics = {row.topic for row in facts.subscriptions_of(group) if not is_retry_topic(row.topic)}
     if len(topics) != 1:
         raise UsageError(f"{group} subscribes to {', '.join(sorted(topics)) or 'no topic'}: say which with --topic")
     return topics.pop()

@@ -28,6 +28,8 @@ from filtering.names import (
     SYSTEM_PREFIXES,
     SYSTEM_TOPICS,
     TIMER_TOPIC,
+    group_of_topic,
+    is_retry_topic,
 )
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, delay_of
 
@@ -98,12 +100,6 @@ def removed_from(wait: Wait) -> Collection[str]:
 def is_copy(topic: str) -> bool:
     """Whether the broker's own copies of messages are in a topic: system topics, retry topics, dead-letter queues."""
     return topic in SYSTEM_TOPICS or topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX, *SYSTEM_PREFIXES))
-
-
-def group_of_topic(topic: str) -> str | None:
-    """The group of a retry topic or a dead-letter queue; None for other topics."""
-    prefix = next((prefix for prefix in (RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX) if topic.startswith(prefix)), None)
-    return None if prefix is None else topic[len(prefix) :]
 
 
 def group_of_copy(topic: str, properties: Mapping[str, str]) -> str | None:
@@ -182,7 +178,7 @@ class JourneyStep:
 
     @property
     def is_retry(self) -> bool:
-        return self.topic.startswith(RETRY_TOPIC_PREFIX)
+        return is_retry_topic(self.topic)
 
 
 @frozen

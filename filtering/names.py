@@ -34,12 +34,23 @@ SYSTEM_PREFIXES = ("rmq_sys_", SYSTEM_GROUP_PREFIX)
 """Of names that NamespaceUtil leaves as they are."""
 
 
-# Queues of multi-dispatched messages, traces, and system groups.
+# Queues of multi-dispatched messages, retry topics, traces, and system groups.
 
 
 def is_lmq(topic: str) -> bool:
     """Whether a topic is the queue of multi-dispatched messages (MixAll.isLmq). No message has it as its topic."""
     return topic.startswith(LMQ_PREFIX)
+
+
+def is_retry_topic(topic: str) -> bool:
+    """Whether messages that consumers of a group failed on are in a topic, for that group (KeyBuilder)."""
+    return topic.startswith(RETRY_TOPIC_PREFIX)
+
+
+def group_of_topic(topic: str) -> str | None:
+    """The group of a retry topic or a dead-letter queue; None for other topics."""
+    prefix, name = _split(topic)
+    return name if prefix else None
 
 
 def is_trace_topic(topic: str) -> bool:

@@ -40,8 +40,8 @@ from filtering.consumption.uncertainty import BEGAN_EARLIER, HELD_PULL_MS
 from filtering.delivery.entries import Int64s, positions_in
 from filtering.delivery.pull_window import PULLED, PullWindow, WindowKind
 from filtering.frozen import frozen
-from filtering.journey import group_of_topic, is_copy
-from filtering.names import RETRY_TOPIC_PREFIX, SEPARATOR, namespace_of, retry_topics
+from filtering.journey import is_copy
+from filtering.names import SEPARATOR, group_of_topic, is_retry_topic, namespace_of, retry_topics
 from filtering.pops.handed_out import NONE, nth, numbered
 from filtering.subscriptions.events import GroupTopic
 from filtering.time_spans import DAY, FOREVER
@@ -125,7 +125,7 @@ def _fit(
     group_of = {name: number for number, name in enumerate(groups.dictionary.to_pylist())}
     names = topics.dictionary.to_pylist()
     topic_of = {name: number for number, name in enumerate(names)}
-    is_retry = np.array([name.startswith(RETRY_TOPIC_PREFIX) for name in names], bool)
+    is_retry = np.array([is_retry_topic(name) for name in names], bool)
     ordinary = np.array([_rank_of_topic(name) for name in names], np.int64)
     reads, owns = np.zeros((2, len(group_of) + 1, len(names)), bool)
     for name, number in topic_of.items():

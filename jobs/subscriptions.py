@@ -147,7 +147,7 @@ def _print_list_of(facts: BrokerFacts) -> None:
 
 def _entries(texts: dict[Path, str]) -> list[dict[str, str | int]]:
     """The entries of a YAML list of subscriptions. Raises UsageError if a text is no consumer connection."""
-    from filtering.names import RETRY_TOPIC_PREFIX
+    from filtering.names import RETRY_TOPIC_PREFIX, is_retry_topic
     from filtering.subscriptions.events import BROADCASTING
     from schemas.operator_tools import consumer_connection
 
@@ -162,7 +162,7 @@ def _entries(texts: dict[Path, str]) -> list[dict[str, str | int]]:
         retried = [
             each["topic"].removeprefix(RETRY_TOPIC_PREFIX)
             for each in connection.subscriptions
-            if each["topic"].startswith(RETRY_TOPIC_PREFIX)
+            if is_retry_topic(each["topic"])
         ]
         if retried and path.stem not in retried:
             print(

@@ -269,7 +269,7 @@ def _tried(
 def _unmet(expectations: Sequence[Expectation], tried: Sequence[Tried]) -> dict[str, list[str]]:
     """By broker, a line for each expectation that is not met. One that names a group whose filter stays is checked."""
     from filtering.findings import unmet, unmet_without_subscription
-    from filtering.names import RETRY_TOPIC_PREFIX
+    from filtering.names import is_retry_topic
 
     changed = {row.consumer_group for each in tried for row in each.changed}
     kept = {row.consumer_group for each in tried for row in each.kept}
@@ -277,11 +277,7 @@ def _unmet(expectations: Sequence[Expectation], tried: Sequence[Tried]) -> dict[
     lines = {}
     for each in tried:
         unmet_lines = [line for row in each.changed for line in unmet(expectations, row)]
-        others = [
-            row
-            for row in each.kept
-            if row.consumer_group not in changed and not row.topic.startswith(RETRY_TOPIC_PREFIX)
-        ]
+        others = [row for row in each.kept if row.consumer_group not in changed and not is_retry_topic(row.topic)]
         unmet_lines += [line for row in others for line in unmet(group_expectations, row)]
         lines[each.facts.name] = [*unmet_lines, *unmet_without_subscription(group_expectations, changed | kept)]
     return lines

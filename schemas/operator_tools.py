@@ -15,7 +15,7 @@ from typing import Any
 
 from filtering.frozen import frozen
 from filtering.java import has_half_a_pair
-from filtering.names import RETRY_TOPIC_PREFIX
+from filtering.names import RETRY_TOPIC_PREFIX, is_retry_topic
 from filtering.rocketmq_version import RocketMQVersion, ShownVersions, client_version, only, shown_by_settings
 from filtering.sql92.parser import looks_like_sql92
 from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription, new_subscription
@@ -126,7 +126,7 @@ class RunningInfo:
     @property
     def group(self) -> str | None:
         for subscription in self.subscriptions:
-            if subscription["topic"].startswith(RETRY_TOPIC_PREFIX):
+            if is_retry_topic(subscription["topic"]):
                 return subscription["topic"].removeprefix(RETRY_TOPIC_PREFIX)
         return None
 

@@ -80,7 +80,7 @@ from filtering.delivery.pull_window import (
     WindowKind,
 )
 from filtering.frozen import frozen
-from filtering.names import RETRY_TOPIC_PREFIX
+from filtering.names import is_retry_topic
 from filtering.predicate import FALSE, TRUE, Predicate
 from filtering.subscriptions.events import (
     GRPC_SIMPLE,
@@ -121,7 +121,7 @@ def first_position(topic: str, at: int, consume_from: ConsumeStart, broker_offse
 
     In its retry topic, it begins at the first entry, or with a time at the end.
     """
-    if topic.startswith(RETRY_TOPIC_PREFIX):
+    if is_retry_topic(topic):
         consume_from = ConsumeFrom.FIRST if isinstance(consume_from, ConsumeFrom) else ConsumeFrom.LAST
     known = broker_offsets.min_offsets.get(topic, {})
     shortened = {queue_id: offset for queue_id, offset in known.items() if offset > 0}
@@ -146,7 +146,7 @@ def first_pop(
     With ``from_first_message`` at offset 0 while the queue has it. Source: PopMessageProcessor.getInitOffset.
     """
     known = broker_offsets.min_offsets.get(topic, {})
-    if topic.startswith(RETRY_TOPIC_PREFIX) or consume_from is ConsumeFrom.FIRST:
+    if is_retry_topic(topic) or consume_from is ConsumeFrom.FIRST:
         return Position({queue_id: first for queue_id, first in known.items() if first > 0})
     if not known and not (broker_offsets.is_whole and from_first_message):
         return Position(stored_from=at)
@@ -226,7 +226,7 @@ def with_first_message(reason: StartReason) -> StartReason:
 def start_reason(topic: str, consume_from: ConsumeStart, pops: bool = False) -> StartReason:
     """Why a group without an offset begins where it begins in a queue of ``topic`` that lost its first message."""
     is_time = not isinstance(consume_from, ConsumeFrom) and not pops
-    if topic.startswith(RETRY_TOPIC_PREFIX):
+    if is_retry_topic(topic):
         return StartReason.RETRY_TOPIC_WITH_TIME if is_time else StartReason.RETRY_TOPIC
     if consume_from is ConsumeFrom.FIRST:
         return StartReason.FIRST

@@ -18,14 +18,14 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.pull_window import OffsetRange, PullWindow
 from filtering.delivery.topic_filters import DELIVERED, TopicFilters
 from filtering.matcher import packed_bits
-from filtering.names import RETRY_TOPIC_PREFIX
+from filtering.names import is_retry_topic
 from filtering.subscription_data import SQL92, SUB_ALL, TAG
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 def is_measured(row: SubscriptionRow) -> bool:
     """Whether the broker's metrics have a value: not for groups that left, and not for retry topics."""
-    return row.registered and not row.topic.startswith(RETRY_TOPIC_PREFIX)
+    return row.registered and not is_retry_topic(row.topic)
 
 
 def checks_entries(row: SubscriptionRow, config: BrokerConfig) -> bool:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from filtering.broker_config import BrokerConfig
 from filtering.frozen import frozen
-from filtering.names import RETRY_TOPIC_PREFIX, subscribed_topic
+from filtering.names import is_retry_topic, subscribed_topic
 from filtering.predicate import FALSE, TRUE, And, IsPresent, Not, Or, Predicate, TagsCodeIn, TextIn
 from filtering.pulls import is_pulling, refusal
 from filtering.sql92 import CompiledExpression
@@ -107,7 +107,7 @@ def _own_filter(row: SubscriptionRow, config: BrokerConfig) -> MessageFilter:
 
 def reads_others(row: SubscriptionRow, config: BrokerConfig) -> bool:
     """Whether the filter depends on the group's other subscriptions (ExpressionForRetryMessageFilter)."""
-    is_retry = row.topic.startswith(RETRY_TOPIC_PREFIX) and not row.class_filter_mode
+    is_retry = is_retry_topic(row.topic) and not row.class_filter_mode
     if row.pops or not config.filter_support_retry or not is_retry:
         return False
     return config.version.filters_redeliveries_to_tags or not is_tag_type(row.expression_type)

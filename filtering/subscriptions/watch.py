@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from filtering.frozen import frozen
-from filtering.names import RETRY_TOPIC_PREFIX
+from filtering.names import is_retry_topic
 from filtering.subscription_data import SQL92, ConsumerGroupInfo, Subscription, expression_type, filter_of
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, Operation, SubscriptionEvent, in_order
 
@@ -209,8 +209,8 @@ class _Changes:
         version = subscription["version"]
         starts = (since, *(client.started_at for client in self.now.clients.values()))
         is_allocation = any(start <= version <= start + ALLOCATION for start in starts)
-        is_retry_topic = subscription["topic"].startswith(RETRY_TOPIC_PREFIX)
-        return since < version <= self.look.end and not (is_allocation or is_retry_topic)
+        is_retried = is_retry_topic(subscription["topic"])
+        return since < version <= self.look.end and not (is_allocation or is_retried)
 
     def _resubscribes(self, client_id: str, are_others_new: bool) -> Iterator[SubscriptionEvent]:
         """``are_others_new``: clients came or left, so that this one may have got other queues."""
