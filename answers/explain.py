@@ -42,7 +42,7 @@ from answers.messages import (
     not_taken_back,
     read,
 )
-from answers.pull_history import Pulled, PullHistory, Start
+from answers.pull_history import PopsOfMessages, Pulled, PullHistory, Start
 from answers.rendering import Code, Fact, short, time
 from answers.rendering import Table as ShownTable
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
@@ -97,10 +97,9 @@ from filtering.journey import (
     way_to,
 )
 from filtering.names import DLQ_TOPIC_PREFIX, REAL_TOPIC, is_lmq, subscribed_topic
-from filtering.pops.handed_out import PopOutcomes
 from filtering.predicate import FALSE, TRUE, Predicate, holds
 from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
-from filtering.sql92 import Expressions, InvalidExpression, compile
+from filtering.sql92 import InvalidExpression, compile
 from filtering.sql92.nodes import named_properties
 from filtering.sql92.reference import ExpressionPart, Result, trace
 from filtering.subscriptions.events import BROADCASTING
@@ -114,13 +113,12 @@ from schemas.delta.table_rows import (
     Condition,
     filtered,
     one_of,
-    sorted_by,
     tuples,
     within,
 )
 from schemas.errors import UsageError, time_text
 from schemas.messages.stored_messages import property_names
-from schemas.tables import CONSUMEQUEUE, CONSUMPTIONS, POPS, client_name
+from schemas.tables import CONSUMEQUEUE, CONSUMPTIONS, client_name
 
 # Explanations.
 
@@ -406,97 +404,6 @@ def why_not_pulled(rows: Sequence[SubscriptionRow], config: BrokerConfig, stored
     return f"the group's offset was moved past it while {why}"
 
 
-# Pops: what became of a message that a group popped, and by which pop it was passed over.
-
-
-_Pop = Mapping[str, Any]
-"""A row of pops."""
-
-
-class _PopsOfQueue:
-    """The ``rows`` of pops of a group and a queue."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        names = ("popped_at", "record_offset", "start_offset", "queue_offset")
-        self._popped_at, self._written_at, self._starts, self._offsets = (rows[name].to_numpy() for name in names)
-        self._with_message = sorted_by(
-            rows.filter(rows["commitlog_offset"].is_valid()), "commitlog_offset", "popped_at", "record_offset"
-        )
-        self._messages = self._with_message["commitlog_offset"].to_numpy()
-
-    def pops_at(self, commitlog_offset: int) -> Sequence[_Pop]:
-        """The pops of a message in the order of time."""
-        begin, end = (int(np.searchsorted(self._messages, commitlog_offset, side)) for side in ("left", "right"))
-        pops: list[_Pop] = self._with_message.slice(begin, end - begin).to_pylist()
-        return pops
-
-    def passed_over_at(self, commitlog_offset: int, queue_offset: int) -> int | None:
-        """The time (ms) of the first pop, written down after a message, that began before it and ended behind it."""
-        later = (self._written_at > commitlog_offset) & (self._starts <= queue_offset) & (queue_offset < self._offsets)
-        return int(self._popped_at[later].min()) if later.any() else None
-
-
-class PopsOfMessages:
-    """The pops of groups on one broker."""
-
-    def __init__(self, facts: BrokerFacts) -> None:
-        self._facts = facts
-        self._queue = cache(self._read_queue)
-
-    def is_popping(self, message: StoredMessage, consumer_group: str) -> bool:
-        """Whether the group ever popped the message's topic, as far as the broker wrote it down."""
-        return (consumer_group, subscribed_topic(consumer_group, message.topic)) in self._facts.popping
-
-    def steps(self, message: StoredMessage, consumer_group: str) -> Iterator[JourneyStep]:
-        """What happened to one copy of a message at each pop that handed it out, and until it ended."""
-        outcomes = {
-            each.available_at: each.outcome for each in message.deliveries if each.consumer_group == consumer_group
-        }
-        step = partial(JourneyStep, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
-        for pop in self._queue(consumer_group, message.topic, message.queue_id).pops_at(message.commitlog_offset):
-            at, acknowledged_at = pop["popped_at"], pop["acknowledged_at"]
-            outcome = outcomes.get(at, str(Outcome.NOT_SUBSCRIBED))
-            due = at + pop["invisible_time"]
-            yield step(JourneyStepKind.FILTERED, at, due=due, outcome=outcome, attempt=pop["attempt"] or 1)
-            if pop["renewed_at"] is not None:
-                yield step(JourneyStepKind.RENEWED, pop["renewed_at"], due=pop["visible_at"])
-            if acknowledged_at is not None:
-                yield step(JourneyStepKind.ACKNOWLEDGED, acknowledged_at)
-
-    def passed_over_at(self, message: StoredMessage, consumer_group: str) -> int | None:
-        """The time (ms) of the pop that read the message and did not hand it out; None if the record has none."""
-        queue = self._queue(consumer_group, message.topic, message.queue_id)
-        return queue.passed_over_at(message.commitlog_offset, message.queue_offset)
-
-    def uncertain(self, message: StoredMessage, consumer_group: str, rows: Sequence[SubscriptionRow]) -> str | None:
-        """Why the record leaves open whether a client got the message; None if it does not. ``rows``: its states."""
-        tags = pa.chunked_array([pa.array([message.tags], pa.string())])
-        for pop in self._queue(consumer_group, message.topic, message.queue_id).pops_at(message.commitlog_offset):
-            popped_at = np.array([pop["popped_at"]])
-            is_kept = np.array([pop["acknowledged_at"] is not None or pop["renewed_at"] is not None])
-            for row in in_force_at(rows, pop["popped_at"]):
-                if not row.is_consuming and pop["acknowledged_at"] is None:
-                    return NOT_ACKNOWLEDGED
-                if self._uncertain.check_tags(row, popped_at, tags, np.zeros(1, np.int64)).is_uncertain.any():
-                    return OTHER_TAGS
-            is_redelivered = np.array([pop["redelivered_as"] is not None])
-            own = [((consumer_group, message.topic), np.zeros(1, np.int64))]
-            if self._uncertain.may_be_for_nobody(own, popped_at, is_kept, is_redelivered).any():
-                return NOT_ACKNOWLEDGED
-        return None
-
-    @cached_property
-    def _uncertain(self) -> PopOutcomes:
-        facts = self._facts
-        return PopOutcomes(states_by_key(facts.history), facts.events, facts.popping, facts.pop_groups, Expressions())
-
-    def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
-        if POPS.name not in self._facts.last.tables:
-            return _PopsOfQueue(POPS.schema.empty_table())
-        where = [one_of("consumer_group", [consumer_group]), *in_queue(topic, queue_id)]
-        return _PopsOfQueue(self._facts.recorded_pops(None, where))
-
-
 # Says when it is not known which of two subscriptions filtered a message that was stored just after the change.
 
 
@@ -614,8 +521,6 @@ NO_QUEUE_IDS = (
     "the clients of the group subscribe differently, and the messages have no queue ids: which client read this one, "
     "and whether it kept it, is not known"
 )
-OTHER_TAGS = "clients of the group had other tags, or registered them later: it is not known which request popped it"
-NOT_ACKNOWLEDGED = "nobody acknowledged it: a client was leaving, or told to pull, and may have got it, or dropped it"
 READ_FOR_NOTHING = "passed over by a pop that handed out nothing, so that the broker wrote nothing down"
 BY_POP = "the group pops the topic, and the broker did not write down what it got: this is inferred"
 

@@ -1,4 +1,4 @@
-"""What groups pulled, by the windows that nights stored.
+"""What groups pulled, by the windows that nights stored, and what they popped.
 
 Nights do not store who pulled what: they store windows (:mod:`schemas.pull_windows`). A group pulled a message if one
 of its windows covers it, and if that window is about messages of the night that first filtered it:
@@ -7,7 +7,8 @@ of its windows covers it, and if that window is about messages of the night that
 2. EntriesOfNights are entries with their nights, of which a window covers some. What-if asks it for blocks of entries,
    ``export missed`` for those of a topic, audits for those of deliveries.
 3. PullHistory asks for single messages: which windows cover one, when and with which subscription the group pulled it.
-4. FirstStarts: where groups began in queues.
+4. PopsOfMessages: which pops handed out a message or passed it over, where the broker wrote its pops down.
+5. FirstStarts: where groups began in queues.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +33,7 @@ from filtering.consumption.group import FIRST_START, StartReason, with_first_mes
 from filtering.consumption.plan import resets_and_first_starts
 from filtering.consumption.uncertainty import BEGAN_EARLIER, DELETED_TONIGHT, HANDED_OVER, LEFT_PULL
 from filtering.counted import counted, listed
+from filtering.delivery import Outcome
 from filtering.delivery.entries import Int32s, Int64s, among
 from filtering.delivery.pull_window import (
     EVERYWHERE,
@@ -43,15 +46,19 @@ from filtering.delivery.pull_window import (
     ranges_of,
 )
 from filtering.frozen import frozen
-from filtering.names import group_of_topic
+from filtering.journey import JourneyStep, JourneyStepKind
+from filtering.names import group_of_topic, subscribed_topic
+from filtering.pops.handed_out import PopOutcomes
+from filtering.sql92 import Expressions
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic
+from filtering.subscriptions.history import in_force_at, states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import least, one_of, sorted_by, tuples, within
 from schemas.errors import time_text
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
-from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
+from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS, POPS
 
 NAMED = 3
 """The number of groups that a line names; others are counted."""
@@ -317,6 +324,99 @@ class PullHistory:
 
     def _read_first_starts(self, topic: str) -> FirstStarts:
         return FirstStarts(self._facts, (window for each in self._windows(topic).values() for _, window in each))
+
+
+# Pops: what became of a message that a group popped, and by which pop it was passed over.
+
+
+OTHER_TAGS = "clients of the group had other tags, or registered them later: it is not known which request popped it"
+NOT_ACKNOWLEDGED = "nobody acknowledged it: a client was leaving, or told to pull, and may have got it, or dropped it"
+_Pop = Mapping[str, Any]
+"""A row of pops."""
+
+
+class _PopsOfQueue:
+    """The ``rows`` of pops of a group and a queue."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        names = ("popped_at", "record_offset", "start_offset", "queue_offset")
+        self._popped_at, self._written_at, self._starts, self._offsets = (rows[name].to_numpy() for name in names)
+        self._with_message = sorted_by(
+            rows.filter(rows["commitlog_offset"].is_valid()), "commitlog_offset", "popped_at", "record_offset"
+        )
+        self._messages = self._with_message["commitlog_offset"].to_numpy()
+
+    def pops_at(self, commitlog_offset: int) -> Sequence[_Pop]:
+        """The pops of a message in the order of time."""
+        begin, end = (int(np.searchsorted(self._messages, commitlog_offset, side)) for side in ("left", "right"))
+        pops: list[_Pop] = self._with_message.slice(begin, end - begin).to_pylist()
+        return pops
+
+    def passed_over_at(self, commitlog_offset: int, queue_offset: int) -> int | None:
+        """The time (ms) of the first pop, written down after a message, that began before it and ended behind it."""
+        later = (self._written_at > commitlog_offset) & (self._starts <= queue_offset) & (queue_offset < self._offsets)
+        return int(self._popped_at[later].min()) if later.any() else None
+
+
+class PopsOfMessages:
+    """The pops of groups on one broker."""
+
+    def __init__(self, facts: BrokerFacts) -> None:
+        self._facts = facts
+        self._queue = cache(self._read_queue)
+
+    def is_popping(self, message: StoredMessage, consumer_group: str) -> bool:
+        """Whether the group ever popped the message's topic, as far as the broker wrote it down."""
+        return (consumer_group, subscribed_topic(consumer_group, message.topic)) in self._facts.popping
+
+    def steps(self, message: StoredMessage, consumer_group: str) -> Iterator[JourneyStep]:
+        """What happened to one copy of a message at each pop that handed it out, and until it ended."""
+        outcomes = {
+            each.available_at: each.outcome for each in message.deliveries if each.consumer_group == consumer_group
+        }
+        step = partial(JourneyStep, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
+        for pop in self._queue(consumer_group, message.topic, message.queue_id).pops_at(message.commitlog_offset):
+            at, acknowledged_at = pop["popped_at"], pop["acknowledged_at"]
+            outcome = outcomes.get(at, str(Outcome.NOT_SUBSCRIBED))
+            due = at + pop["invisible_time"]
+            yield step(JourneyStepKind.FILTERED, at, due=due, outcome=outcome, attempt=pop["attempt"] or 1)
+            if pop["renewed_at"] is not None:
+                yield step(JourneyStepKind.RENEWED, pop["renewed_at"], due=pop["visible_at"])
+            if acknowledged_at is not None:
+                yield step(JourneyStepKind.ACKNOWLEDGED, acknowledged_at)
+
+    def passed_over_at(self, message: StoredMessage, consumer_group: str) -> int | None:
+        """The time (ms) of the pop that read the message and did not hand it out; None if the record has none."""
+        queue = self._queue(consumer_group, message.topic, message.queue_id)
+        return queue.passed_over_at(message.commitlog_offset, message.queue_offset)
+
+    def uncertain(self, message: StoredMessage, consumer_group: str, rows: Sequence[SubscriptionRow]) -> str | None:
+        """Why the record leaves open whether a client got the message; None if it does not. ``rows``: its states."""
+        tags = pa.chunked_array([pa.array([message.tags], pa.string())])
+        for pop in self._queue(consumer_group, message.topic, message.queue_id).pops_at(message.commitlog_offset):
+            popped_at = np.array([pop["popped_at"]])
+            is_kept = np.array([pop["acknowledged_at"] is not None or pop["renewed_at"] is not None])
+            for row in in_force_at(rows, pop["popped_at"]):
+                if not row.is_consuming and pop["acknowledged_at"] is None:
+                    return NOT_ACKNOWLEDGED
+                if self._uncertain.check_tags(row, popped_at, tags, np.zeros(1, np.int64)).is_uncertain.any():
+                    return OTHER_TAGS
+            is_redelivered = np.array([pop["redelivered_as"] is not None])
+            own = [((consumer_group, message.topic), np.zeros(1, np.int64))]
+            if self._uncertain.may_be_for_nobody(own, popped_at, is_kept, is_redelivered).any():
+                return NOT_ACKNOWLEDGED
+        return None
+
+    @cached_property
+    def _uncertain(self) -> PopOutcomes:
+        facts = self._facts
+        return PopOutcomes(states_by_key(facts.history), facts.events, facts.popping, facts.pop_groups, Expressions())
+
+    def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
+        if POPS.name not in self._facts.last.tables:
+            return _PopsOfQueue(POPS.schema.empty_table())
+        where = [one_of("consumer_group", [consumer_group]), *in_queue(topic, queue_id)]
+        return _PopsOfQueue(self._facts.recorded_pops(None, where))
 
 
 # Where groups began in queues.
