@@ -46,26 +46,14 @@ from answers.pull_history import PopsOfMessages, Pulled, PullHistory, Start
 from answers.rendering import Code, Fact, short, time
 from answers.rendering import Table as ShownTable
 from filtering.broker_config import BrokerConfig, why_property_filter_is_off
-from filtering.consumption.broadcasting import OWN_OFFSETS, clients_away, clients_that_pulled
+from filtering.consumption.broadcasting import clients_away, clients_that_pulled
 from filtering.consumption.clients import ClientChecks, dropping_clients
-from filtering.consumption.group import StartReason
-from filtering.consumption.uncertainty import (
-    BEGAN_AT_END,
-    BEGAN_EARLIER,
-    COMMITTED_AWAY,
-    DELETED,
-    DELETED_TONIGHT,
-    HANDED_OVER,
-    HELD_PULL_MS,
-    IN_FLIGHT,
-    LEFT_PULL,
-    NOT_WATCHED,
-)
+from filtering.consumption.uncertainty import HELD_PULL_MS
 from filtering.counted import counted, did_you_mean, listed
 from filtering.delivery import Outcome
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
-from filtering.delivery.pull_window import WindowKind
+from filtering.delivery.pull_window import RECEIPT_NOT_KNOWN, Reason, StartReason, WindowKind
 from filtering.explanation import (
     Decision,
     Entry,
@@ -368,12 +356,6 @@ NO_SUBSCRIPTION_THEN = (
 )
 
 
-_UNSEEN = (
-    NOT_WATCHED, COMMITTED_AWAY, IN_FLIGHT, BEGAN_AT_END, LEFT_PULL, HANDED_OVER, DELETED_TONIGHT, BEGAN_EARLIER
-)  # fmt: skip
-"""The reasons of windows of which it is not known whether, or under which subscription, the group pulled in them."""
-
-
 def why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: int) -> str:
     """Why a group has not pulled a message that waits for it when the last night ends, at ``as_of`` (ms)."""
     row = state_at(rows, as_of)
@@ -397,7 +379,7 @@ def why_not_pulled(rows: Sequence[SubscriptionRow], config: BrokerConfig, stored
     if comes_after(rows, config, stored_at):
         return "the group first came later, and began at a later message"
     if not is_passed:
-        return DELETED
+        return str(Reason.DELETED)
     row = state_at(rows, stored_at)
     code = refusal(row, config) if row is not None and row.is_consuming else None
     why = "the group was away" if code is None else f"the broker refused the group's pulls ({code.text})"
@@ -598,10 +580,8 @@ class Explainer:
         assert message.entry is not None
         row = pull.row
         is_live = message.entry.store_timestamp > (row.born_time or 0)
-        unseen = {window.reason for _, window in self._history.windows(message, row.consumer_group)}.intersection(
-            _UNSEEN
-        )
-        return row.valid_from, id(pull.config), is_live, frozenset(unseen)
+        reasons = {window.reason for _, window in self._history.windows(message, row.consumer_group)}
+        return row.valid_from, id(pull.config), is_live, RECEIPT_NOT_KNOWN & reasons
 
     def states(self, consumer_group: str, topic: str) -> Sequence[SubscriptionRow]:
         """The states of a group's subscription to a topic, in the order of time."""
@@ -649,9 +629,10 @@ class Explainer:
         stays = self._facts.broadcasting.get((group, message.topic))
         if stays is None:
             return explanation
-        has_own_offsets = any(window.reason == OWN_OFFSETS for _, window in self._history.windows(message, group))
+        windows = self._history.windows(message, group)
+        has_own_offsets = any(window.reason is Reason.OWN_OFFSETS for _, window in windows)
         if has_own_offsets or explanation.outcome is Outcome.NOT_SUBSCRIBED:
-            explanation = replace(explanation, uncertain=explanation.uncertain or OWN_OFFSETS)
+            explanation = replace(explanation, uncertain=explanation.uncertain or str(Reason.OWN_OFFSETS))
         if explanation.pulled_at is None or explanation.outcome not in BY_THE_TABLES:
             return replace(explanation, clients=())
         clients = clients_that_pulled(stays, message.store_timestamp, explanation.pulled_at)
@@ -695,24 +676,24 @@ class Explainer:
         is_delivered = explanation.outcome is Outcome.DELIVERED
         for _, window in self._history.windows(explanation.message, key[0]):
             why, at = window.reason, window.subscription_from
-            if why not in _UNSEEN:
+            if why not in RECEIPT_NOT_KNOWN:
                 continue
-            if why == IN_FLIGHT:
+            if why is Reason.IN_FLIGHT:
                 applies = is_delivered and self._would_deliver(explanation.message, key[0], at - 1)
-            elif why == HANDED_OVER:
+            elif why is Reason.HANDED_OVER:
                 begin, end = at - 2 * HELD_PULL_MS, window.stored_to + HELD_PULL_MS
                 around = [row for row in self._rows[key] if row.valid_from < end and row.end > begin]
                 filters = [delivers(row) or FALSE for row in around if row.is_consuming]
                 passes = {holds(each, explanation.message.properties) for each in filters}
                 applies = len(passes) > 1
-            elif why in (DELETED_TONIGHT, BEGAN_EARLIER):
+            elif why in (Reason.DELETED_TONIGHT, Reason.BEGAN_EARLIER):
                 applies = self._would_deliver(explanation.message, key[0], at)
-            elif why == LEFT_PULL:
+            elif why is Reason.LEFT_PULL:
                 applies = not is_delivered and self._would_deliver(explanation.message, key[0], at)
             else:
-                applies = is_delivered or why != BEGAN_AT_END
+                applies = is_delivered or why is not Reason.BEGAN_AT_END
             if applies:
-                return why
+                return str(why)
         if (key[0], subscribed_topic(*key)) in self._facts.pops.planned:
             return BY_POP
         back = next(
@@ -978,7 +959,7 @@ class Explainer:
             )
             return NotPulled(f"no client of the group was online when it was stored; {then}", is_pending=bool(away))
         if any(window.kind is WindowKind.LOST for _, window in self._history.windows(message, consumer_group)):
-            return NotPulled(DELETED)
+            return NotPulled(str(Reason.DELETED))
         is_passed = is_before and message.commitlog_offset >= begin
         return NotPulled(why_not_pulled(rows, self._facts.broker, message.store_timestamp, is_passed))
 
@@ -994,7 +975,7 @@ class Explainer:
         if self._positions(message.topic, message.queue_id).get(consumer_group) is None:
             return self._committed(message.topic, message.queue_id).get(consumer_group, 0) > message.queue_offset
         start = self._start(message, consumer_group)
-        return start is not None and start.reason == StartReason.COMMITTED and message.queue_offset < start.queue_offset
+        return start is not None and start.reason is StartReason.COMMITTED and message.queue_offset < start.queue_offset
 
     def _why_pending(self, message: StoredMessage, rows: Sequence[SubscriptionRow]) -> str:
         """Why a group did not pull a message by the end of the last night, or by now if the broker was asked."""

@@ -29,18 +29,18 @@ import pyarrow.compute as pc
 from answers.facts import BrokerFacts, GroupQueue, in_queue
 from answers.messages import StoredMessage
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.group import FIRST_START, StartReason, with_first_message
 from filtering.consumption.plan import resets_and_first_starts
-from filtering.consumption.uncertainty import BEGAN_EARLIER, DELETED_TONIGHT, HANDED_OVER, LEFT_PULL
 from filtering.counted import counted, listed
 from filtering.delivery import Outcome
 from filtering.delivery.entries import Int32s, Int64s, among
 from filtering.delivery.pull_window import (
+    BY_ANOTHER_FILTER,
     EVERYWHERE,
-    HELD_PULL,
     NO_END,
     OffsetRange,
     PullWindow,
+    Reason,
+    StartReason,
     WindowKind,
     is_about,
     ranges_of,
@@ -64,9 +64,6 @@ NAMED = 3
 """The number of groups that a line names; others are counted."""
 _FROM_OFFSETS = (WindowKind.BACKLOG, WindowKind.RESET, WindowKind.LOST)
 """The windows that begin at an offset: where groups began, returned or went back."""
-_FIRST_START_PREFIX = f"{FIRST_START}: "
-_BY_ANOTHER_FILTER = HELD_PULL, LEFT_PULL, HANDED_OVER, DELETED_TONIGHT, BEGAN_EARLIER
-"""Those of windows in which another subscription says of a message whether it is uncertain."""
 WindowOfNight = tuple[int, PullWindow]
 """The number of a night, and a window that it planned."""
 Flags = npt.NDArray[np.bool_]
@@ -253,7 +250,7 @@ class PullHistory:
 
     def changes(self, message: StoredMessage, group: str) -> list[int]:
         """When the subscription changed (ms), and the broker may have answered a pull that it held with the message."""
-        held = (window for _, window in self.windows(message, group) if window.reason == HELD_PULL)
+        held = (window for _, window in self.windows(message, group) if window.reason is Reason.HELD_PULL)
         return sorted({window.subscription_from for window in held})
 
     def start(self, group: str, topic: str, queue_id: int) -> Start | None:
@@ -274,7 +271,7 @@ class PullHistory:
         for night, window in self._windows(topic).get((group, topic), ()):
             covered = of_nights.covered_by(night, window)
             if covered is not None:
-                is_at_change |= covered & (window.reason in _BY_ANOTHER_FILTER)
+                is_at_change |= covered & (window.reason in BY_ANOTHER_FILTER)
                 sets = np.unique(2 * sets + covered, return_inverse=True)[1].reshape(-1)
         return [sets, of_nights.night, of_nights.is_late.astype(np.int64)], is_at_change
 
@@ -428,7 +425,7 @@ class Start:
 
     at: int
     queue_offset: int
-    reason: str
+    reason: Reason | StartReason
 
     @property
     def text(self) -> str:
@@ -465,9 +462,9 @@ class FirstStarts:
             return None
         lost = [each.offsets[queue_id][0] for each in first if each.kind is WindowKind.LOST]
         offset = min(begin, end, *lost)
-        reason = window.reason.removeprefix(_FIRST_START_PREFIX)
-        if offset == 0 and window.reason != reason:
-            reason = with_first_message(StartReason(reason))
+        reason = window.reason
+        if offset == 0 and isinstance(reason, StartReason):
+            reason = reason.with_first_message
         return Start(at, offset, reason)
 
     def _begin(self, window: PullWindow, queue: GroupQueue) -> int | None:
@@ -502,16 +499,18 @@ def started_last_night(facts: BrokerFacts) -> list[str]:
     if oldest is None or not facts.nights or not facts.last.has_windows:
         return []
     rows = facts.rows(PULL_WINDOWS, where=[one_of("run", [facts.nights[-1].run]), within("available_at", oldest + 1)])
-    is_first = pc.starts_with(rows["reason"], _FIRST_START_PREFIX)
+    windows = [window for _, window in stored_windows(rows)]
     new: defaultdict[str, dict[str, int]] = defaultdict(dict)
     events = resets_and_first_starts(facts.events)[1]
-    for row in rows.filter(is_first).select(["topic", "consumer_group", "available_at"]).to_pylist():
-        topic, group = row["topic"], row["consumer_group"]
+    for window in windows:
+        if window.available_at is None or not isinstance(window.reason, StartReason):
+            continue
+        topic, group = window.topic, window.consumer_group
         event = events.get((group, topic))
         asked_for_first = event is not None and event.consume_from is ConsumeFrom.FIRST
         if not asked_for_first and group_of_topic(topic) is None:
-            new[topic][group] = row["available_at"]
-    starts = FirstStarts(facts, (window for _, window in stored_windows(rows)))
+            new[topic][group] = window.available_at
+    starts = FirstStarts(facts, windows)
     return [line for topic in sorted(new) for line in _started(facts, starts, topic, new[topic])]
 
 

@@ -36,9 +36,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from filtering.consumption.uncertainty import BEGAN_EARLIER, HELD_PULL_MS
+from filtering.consumption.uncertainty import HELD_PULL_MS
 from filtering.delivery.entries import Int64s, positions_in
-from filtering.delivery.pull_window import PULLED, PullWindow, WindowKind
+from filtering.delivery.pull_window import PULLED, PullWindow, Reason, WindowKind
 from filtering.frozen import frozen
 from filtering.journey import is_copy
 from filtering.names import SEPARATOR, group_of_topic, is_retry_topic, namespace_of, retry_topics
@@ -262,7 +262,7 @@ class Covered:
             self.is_open[own] |= (since <= window.stored_to) & (window.stored_to <= until)
         if window.kind is WindowKind.LOST:
             self.is_lost[inside] = is_tonight
-        if window.kind in (*PULLED, WindowKind.LOST) or window.reason == BEGAN_EARLIER:
+        if window.kind in (*PULLED, WindowKind.LOST) or window.reason is Reason.BEGAN_EARLIER:
             self.is_filtered[inside] = True
             self.is_of_client[inside] = window.is_of_client
             self.subscription_from[inside] = window.subscription_from

@@ -21,6 +21,8 @@ from filtering.delivery.pull_window import (
     ConsumeMode,
     OffsetRange,
     PullWindow,
+    Reason,
+    StartReason,
     UncertainRange,
     WindowKind,
 )
@@ -44,6 +46,11 @@ _QUEUE = pa.struct(
     ]
 )
 _ELEMENT = "queues.list.element"
+_REASON_TEXTS: Mapping[Reason | StartReason, str] = {
+    **{reason: reason.value for reason in Reason},
+    **{reason: f"{Reason.FIRST_START}: {reason}" for reason in StartReason},
+}
+_REASONS: Mapping[str, Reason | StartReason] = {text: reason for reason, text in _REASON_TEXTS.items()}
 
 PULL_WINDOWS = Table(
     "pull_windows",
@@ -119,7 +126,7 @@ def _rows(windows: Sequence[PullWindow], run: str) -> pa.RecordBatch:
         "topic": pa.array([window.topic for window in windows], pa.string()),
         "kind": pa.array([window.kind.value for window in windows], pa.string()),
         "mode": pa.array([window.mode.value for window in windows], pa.string()),
-        "reason": pa.array([window.reason for window in windows], pa.string()),
+        "reason": pa.array([_REASON_TEXTS[window.reason] for window in windows], pa.string()),
         "subscription_from": pa.array([window.subscription_from for window in windows], pa.int64()),
         "stored_from": _limited([window.stored_from for window in windows], BEGINNING),
         "stored_to": _limited([window.stored_to for window in windows], FOREVER),
@@ -185,8 +192,8 @@ def _stored_window(row: Mapping[str, Any]) -> PullWindow:
     return PullWindow(
         MessageFilter(row["consumer_group"], row["topic"]), row["subscription_from"],
         _limit(row["stored_from"], BEGINNING), _limit(row["stored_to"], FOREVER), row["available_at"], offsets,
-        row["only_listed"], physical_ranges, WindowKind(row["kind"]), row["reason"], row["client_tags"] is not None,
-        ConsumeMode(row["mode"]),
+        row["only_listed"], physical_ranges, WindowKind(row["kind"]),
+        _REASONS.get(row["reason"], Reason.OF_OLDER_VERSION), row["client_tags"] is not None, ConsumeMode(row["mode"]),
     )  # fmt: skip
 
 

@@ -44,11 +44,10 @@ from answers.inconsistency import inconsistent_groups, knows_clients
 from answers.proof import Proof, proof
 from answers.pull_history import EntriesOfNights, Flags, NightsOfLog
 from filtering.broker_config import SHORTEST_RECORD, BrokerConfig
-from filtering.consumption.group import RESET
 from filtering.delivery import Outcome
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
-from filtering.delivery.pull_window import NO_END, PULLED, PullWindow, WindowKind
+from filtering.delivery.pull_window import NO_END, PULLED, PullWindow, Reason, WindowKind
 from filtering.delivery.topic_filters import PASSED_STAGE2, MaskKey, TopicFilters, mask_key
 from filtering.frozen import frozen
 from filtering.subscriptions.events import GroupTopic
@@ -142,7 +141,7 @@ class _Checks:
             if window.kind in PULLED:
                 area = _Area(run, nights[run], window.kind, mask_key(window), window)
                 self._windows[window.key].append(_Window(area, window.subscription_from, window.available_at))
-                if window.kind is WindowKind.RESET or window.reason == RESET:
+                if window.kind is WindowKind.RESET or window.reason is Reason.RESET:
                     self._went_back[window.key].append(run)
         for runs in self._went_back.values():
             runs.sort()

@@ -20,19 +20,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from filtering.consumption.group import FIRST_START, RETURNED, StartReason
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
 from filtering.delivery.message_filter import FiltersInForce
-from filtering.delivery.pull_window import NO_END, OffsetRange, PullWindow, UncertainRange, WindowKind
+from filtering.delivery.pull_window import (
+    NO_END,
+    OffsetRange,
+    PullWindow,
+    Reason,
+    StartReason,
+    UncertainRange,
+    WindowKind,
+)
 from filtering.frozen import frozen
 from filtering.predicate import FALSE
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import state_at
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, FOREVER
-
-ONLINE = "a client that broadcasts was online"
-OWN_OFFSETS = "a client that broadcasts keeps its offsets in a file of its own: where it went on is not known"
 
 
 @frozen
@@ -140,7 +144,7 @@ class BroadcastNight:
         for row, begin, end in pulling:
             if end > self._last_stored:
                 for start, stop, in_force in self._filters.during(row, begin, end):
-                    self.windows.append(PullWindow(in_force, row.valid_from, start, stop, reason=ONLINE))
+                    self.windows.append(PullWindow(in_force, row.valid_from, start, stop, reason=Reason.BROADCASTING))
 
     def _come(self, pulling: Sequence[tuple[SubscriptionRow, int, int]], stays: Iterable[ClientStay]) -> None:
         """Clients that come pull what waits for them, and was not decided before."""
@@ -156,14 +160,14 @@ class BroadcastNight:
             since = left.get(stay.client_id, _first_stored(stay, at))
             waiting = [(max(begin, since), stop) for begin, stop in undecided if stop <= at and since < stop]
             for begin, stop in waiting:
-                reason = RETURNED if stay.client_id in left else f"{FIRST_START}: {_start_reason(stay)}"
+                reason = Reason.RETURNED if stay.client_id in left else _start_reason(stay)
                 self._pull(at, begin, stop, reason)
             undecided = [
                 each for begin, stop in undecided for each in _before(begin, stop, since if stop <= at else stop)
             ]
             left[stay.client_id] = end
 
-    def _pull(self, at: int, stored_from: int, stored_to: int, reason: str) -> None:
+    def _pull(self, at: int, stored_from: int, stored_to: int, reason: Reason | StartReason) -> None:
         """A client pulls at ``at`` (ms) what was stored in an interval in which no client was online."""
         row = state_at(self._rows, at)
         assert row is not None
@@ -176,7 +180,7 @@ class BroadcastNight:
             message_filter, row.valid_from, stored_from, stored_to, at, self._offsets, kind=kind, reason=reason
         )
         self.windows.append(window)
-        uncertain = UncertainRange.in_window(window, FALSE, message_filter.delivered, OWN_OFFSETS)
+        uncertain = UncertainRange.in_window(window, FALSE, message_filter.delivered, Reason.OWN_OFFSETS)
         self.uncertain_ranges.append(uncertain)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from filtering.counted import counted
 from filtering.delivery.message_filter import TAGS_PROPERTY, tag_check
-from filtering.delivery.pull_window import NO_END, PullWindow, UncertainRange
+from filtering.delivery.pull_window import NO_END, PullWindow, Reason, UncertainRange
 from filtering.frozen import frozen
 from filtering.predicate import FALSE, TRUE, And, Predicate, TextIn, holds
 from filtering.sql92 import EvaluationError, InvalidExpression, compile
@@ -213,7 +213,6 @@ def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, s
 # Pull windows for each client.
 
 
-NOT_KNOWN = "which client of the group read it is not known: the messages have no queue ids"
 NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
@@ -233,7 +232,7 @@ def kept_by_some(window: PullWindow, clients: ClientTags, begins: Mapping[int, i
     returned = window.message_filter.tags, window.message_filter.expression
     offsets = window.offsets or {queue_id: (begin, NO_END) for queue_id, begin in begins.items()}
     by_all, by_some = (And((*returned, passed)) for passed in (clients.passed_by_all, clients.passed_by_some))
-    return UncertainRange.in_window(replace(window, offsets=offsets), by_all, by_some, NOT_KNOWN)
+    return UncertainRange.in_window(replace(window, offsets=offsets), by_all, by_some, Reason.READER_NOT_KNOWN)
 
 
 def unread(window: PullWindow, clients: ClientTags) -> Iterator[tuple[int, PullWindow]]:

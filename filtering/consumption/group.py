@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
+from enum import Enum
 from itertools import chain, groupby
 from typing import NamedTuple
 
@@ -53,14 +53,8 @@ from filtering.consumption.offsets import (
     physical_ranges_at,
 )
 from filtering.consumption.uncertainty import (
-    BEGAN_AT_END,
-    BEGAN_EARLIER,
     CLIENT_RESET,
-    COMMITTED_AWAY,
-    DELETED,
-    DELETED_TONIGHT,
     FIRST_PULL,
-    IN_ORDER,
     GroupUncertainty,
     deleted_tonight,
     protocol_before,
@@ -76,6 +70,8 @@ from filtering.delivery.pull_window import (
     ConsumeMode,
     OffsetRange,
     PullWindow,
+    Reason,
+    StartReason,
     UncertainRange,
     WindowKind,
 )
@@ -190,39 +186,6 @@ def known_offsets(
 # The beginning: at its first start, or once the broker has no offset of it any more.
 
 
-class StartReason(StrEnum):
-    """Why a group begins where it begins in a queue, in words for people and for a table."""
-
-    COMMITTED = "the broker has its committed offset"
-    RESET = "an operator set its offset"
-    FIRST = "consume_from first"
-    LAST = "consume_from last, and the broker has deleted the first message"
-    LAST_WITH_FIRST_MESSAGE = "consume_from last, but the first message is still there"
-    TIME = "consume_from a time, and the broker has deleted the first message"
-    TIME_WITH_FIRST_MESSAGE = "consume_from a time, but the first message is still there"
-    TIME_OF_BROADCASTING = "consume_from a time, of a client that broadcasts"
-    RETRY_TOPIC = "a retry topic is read from its first message"
-    POP = "the first pop of a queue begins at its last message"
-    POP_WITH_FIRST_MESSAGE = "the first pop of a queue begins at its first message while that is still there"
-    RETRY_TOPIC_WITH_TIME = "consume_from a time: a retry topic that lost its first message is read from its end"
-
-
-_WITH_FIRST_MESSAGE = {
-    StartReason.LAST: StartReason.LAST_WITH_FIRST_MESSAGE,
-    StartReason.TIME: StartReason.TIME_WITH_FIRST_MESSAGE,
-    StartReason.POP: StartReason.POP_WITH_FIRST_MESSAGE,
-    StartReason.RETRY_TOPIC_WITH_TIME: StartReason.RETRY_TOPIC,
-}
-
-
-def with_first_message(reason: StartReason) -> StartReason:
-    """The reason if the broker still has the queue's first message, at offset 0.
-
-    Then it answers 0 to a client that asks for the end or for a time.
-    """
-    return _WITH_FIRST_MESSAGE.get(reason, reason)
-
-
 def start_reason(topic: str, consume_from: ConsumeStart, pops: bool = False) -> StartReason:
     """Why a group without an offset begins where it begins in a queue of ``topic`` that lost its first message."""
     is_time = not isinstance(consume_from, ConsumeFrom) and not pops
@@ -282,7 +245,7 @@ class GroupStart:
                 by_queue[queue_id] = StartReason.COMMITTED if is_committed else StartReason.RESET
             else:
                 has_first_message = begins_at_first and (has_all_first or queues.get(queue_id) == 0)
-                by_queue[queue_id] = with_first_message(without_offset) if has_first_message else without_offset
+                by_queue[queue_id] = without_offset.with_first_message if has_first_message else without_offset
         return by_queue
 
     def position_anew(self, at: int, since: Position) -> Position:
@@ -294,7 +257,7 @@ class GroupStart:
         """The queues of which the broker deleted messages in the night: before that, it begins at other ones."""
         topic, so_far = self.key[1], self.offsets_so_far
         reason = start_reason(topic, self.consume_from, self.pops)
-        needs_first_message = with_first_message(reason) is not reason
+        needs_first_message = reason.with_first_message is not reason
         if self.broker_offsets.log_start <= (so_far.log_start or 0) or (
             needs_first_message and self.pops and not self.from_first_message
         ):
@@ -396,9 +359,6 @@ class GroupCommits:
 # Queues that no client reads.
 
 
-NOT_READ = "no client read the queue before"
-
-
 @frozen
 class _UnreadWindow:
     """A window of one queue that no client reads until ``until`` (ms)."""
@@ -470,7 +430,7 @@ class UnreadQueues:
                     message_filter=self._filters.at(row, at),
                     subscription_from=row.valid_from,
                     available_at=at,
-                    reason=NOT_READ,
+                    reason=Reason.NOT_READ,
                 )
         return None
 
@@ -729,24 +689,13 @@ def _steps(
             yield happening.step(current)
 
 
-# The plan. First, the reasons of windows.
+# The plan.
 
 
-WAS_ONLINE = "was online when the night began"
-WAS_BEHIND = "was behind when the night began"
-FIRST_START = "first start"
-RETURNED = "returned"
-ANSWERED = "the broker answers its pulls, which it refused before"
-OFFSETS_REMOVED = "begins as at its first start: the broker had no offset of it any more"
-CHANGED = "subscription changed"
-RESET = "reset by an operator"
-_AT_KNOWN_OFFSETS = {
-    RESET, f"{FIRST_START}: {StartReason.RESET}", f"{FIRST_START}: {StartReason.COMMITTED}"
-}  # fmt: skip
+_AT_KNOWN_OFFSETS = (Reason.RESET, StartReason.RESET, StartReason.COMMITTED)
 """Reasons to begin in a queue which do not depend on its first message."""
 _OTHER_QUEUES = -1
 """Instead of a queue id: all queues that are not listed."""
-QUEUE_BEGAN_AGAIN = "a queue began again"
 
 
 def by_kind(windows: Sequence[PullWindow]) -> tuple[list[PullWindow], list[PullWindow]]:
@@ -784,7 +733,7 @@ class GroupNightPlan:
         self._committed = GroupCommits(group_start, line.moves)
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
-        self._reason = WAS_ONLINE
+        self._reason = Reason.WAS_ONLINE
         self._leave: TimelineStep | None = None
         """The STOP in the night since which the group has not come back."""
 
@@ -848,7 +797,7 @@ class GroupNightPlan:
         match step.moment:
             case Moment.BEGIN:
                 self._begins_anew = False
-                self._reason = FIRST_START
+                self._reason = Reason.FIRST_START
                 self._position = self._group_start.position(step.at, self._line.resets)
             case Moment.START:
                 self._position.offsets.update(self._line.commits.get(step.at, {}))
@@ -856,24 +805,24 @@ class GroupNightPlan:
                     before = self._note_in_flight(self._leave, {})
                     self.uncertain.not_passed(before, self._leave.at, step.row, step.at)
                 if self._begins_anew:
-                    self._reason = OFFSETS_REMOVED
+                    self._reason = Reason.OFFSETS_REMOVED
                     self._position = self._group_start.position_anew(step.at, self._position)
-                elif self._reason != FIRST_START:
+                elif self._reason is not Reason.FIRST_START:
                     was_refused = step.before is not None and step.before.is_consuming
-                    self._reason = ANSWERED if was_refused else RETURNED
+                    self._reason = Reason.ANSWERED if was_refused else Reason.RETURNED
                 # In order, what was not acknowledged comes again.
-                goes_back = self._begins_anew or (self._reason == RETURNED and self._group_start.is_in_order)
+                goes_back = self._begins_anew or (self._reason is Reason.RETURNED and self._group_start.is_in_order)
                 self._note_never_watched(step, self._position)
                 self._start(step, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
                 self._begins_anew, self._leave = False, None
                 self._note_unseen(step, {})
             case Moment.CHANGE:
-                self._reason = CHANGED
+                self._reason = Reason.CHANGED
                 assert step.before is not None
                 self._note_change(step.before, step.row, step.at)
                 self._note_unseen(step, {})
             case Moment.STOP:
-                self._reason = ""
+                self._reason = Reason.RETURNED
                 assert step.before is not None
                 is_gone = step.at not in self._line.changes  # or else its next request is the first with a new state
                 if step.before.pops and is_gone and protocol_before(self._line.changes, step.at) == GRPC_SIMPLE:
@@ -889,7 +838,7 @@ class GroupNightPlan:
                 self._reset(step, is_pulling, later)
             case Moment.RESTART:
                 if is_pulling:
-                    self._reason = QUEUE_BEGAN_AGAIN
+                    self._reason = Reason.QUEUE_BEGAN_AGAIN
                 for restart in step.restarts:
                     self._restart(restart, step.row, is_pulling)
 
@@ -936,7 +885,7 @@ class GroupNightPlan:
                 self._filters.at(leave.before, leave.at - 1), leave.before.valid_from, available_at=leave.at,
                 offsets=passed, only_listed=True,
                 physical_ranges=self._physical_ranges(leave.at, self._broker_offsets.log_start),
-                kind=WindowKind.BACKLOG, reason=COMMITTED_AWAY, mode=_mode(leave.before),
+                kind=WindowKind.BACKLOG, reason=Reason.COMMITTED_AWAY, mode=_mode(leave.before),
             )  # fmt: skip
             if passed:
                 self._windows.add(window)
@@ -974,7 +923,7 @@ class GroupNightPlan:
         if after.pops:
             change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
             if change is not None and self._group_start.is_in_order:
-                change = replace(change, stored_from=self._windows.at, stored_to=at, reason=IN_ORDER)
+                change = replace(change, stored_from=self._windows.at, stored_to=at, reason=Reason.IN_ORDER)
                 if behind := self._offsets_so_far.behind(self.group.key):
                     waiting = replace(change, stored_from=BEGINNING, offsets=behind, only_listed=True)
                     self.uncertain.changes.append(waiting)
@@ -1031,23 +980,24 @@ class GroupNightPlan:
             before = {each: (NO_BEGIN, begin) for each, (begin, _) in window.physical_ranges.items()}
             offsets = {each: window.range_of(each) for each in before}
             gone = replace(window, offsets=offsets, only_listed=True, physical_ranges=before)
-            self._note_deleted(gone, BEGAN_EARLIER if self._reason == FIRST_START else DELETED_TONIGHT)
+            is_first = self._reason is Reason.FIRST_START
+            self._note_deleted(gone, Reason.BEGAN_EARLIER if is_first else Reason.DELETED_TONIGHT)
         if deleted:
-            lost = replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=DELETED)
+            lost = replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=Reason.DELETED)
             self.lost.append(lost)
-            self._note_deleted(lost, DELETED_TONIGHT)
+            self._note_deleted(lost, Reason.DELETED_TONIGHT)
         reasons = self._start_reasons(ranges, step.at)
-        if self._reason in (FIRST_START, OFFSETS_REMOVED):
+        if self._reason in (Reason.FIRST_START, Reason.OFFSETS_REMOVED):
             known = {queue_id for queue_id, reason in reasons.items() if reason in _AT_KNOWN_OFFSETS}
             in_others = 0 if position.stored_from is None else NO_END
             shortened = [each for each in self._group_start.shortened_tonight() if each not in known]
             skipped = {each: (0, ranges[each][0] if each in ranges else in_others) for each in shortened}
-            self._note_deleted(replace(window, offsets=skipped, only_listed=True), BEGAN_EARLIER)
+            self._note_deleted(replace(window, offsets=skipped, only_listed=True), Reason.BEGAN_EARLIER)
         window = replace(window, reason=reasons.pop(_OTHER_QUEUES))
         for reason in dict.fromkeys(reasons.values()):
             if reason != window.reason:
                 queues = {queue_id: ranges[queue_id] for queue_id, other in reasons.items() if other == reason}
-                kind_of_part = WindowKind.RESET if reason == RESET else kind
+                kind_of_part = WindowKind.RESET if reason is Reason.RESET else kind
                 part = replace(window, offsets=queues, only_listed=True, kind=kind_of_part, reason=reason)
                 self._windows.add(part)
                 nothing = {} if window.only_listed else dict.fromkeys(queues, (0, 0))
@@ -1059,26 +1009,23 @@ class GroupNightPlan:
             others = dict.fromkeys(ranges, (0, 0))
             rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
             self._windows.add(rest)
-            if self._reason == FIRST_START and position.stored_from == step.at and not step.row.pops:
-                change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, BEGAN_AT_END)
+            if self._reason is Reason.FIRST_START and position.stored_from == step.at and not step.row.pops:
+                change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, Reason.BEGAN_AT_END)
                 self.uncertain.changes.append(replace(change, stored_to=step.at + FIRST_PULL))
 
-    def _note_deleted(self, skipped: PullWindow, reason: str) -> None:
+    def _note_deleted(self, skipped: PullWindow, reason: Reason) -> None:
         """The group may have pulled the messages of a window before the broker deleted some of them in this night."""
         if skipped.offsets and self._broker_offsets.log_start > 0:
             log_start = self._offsets_so_far.log_start or 0
             self.uncertain.of_windows.append(deleted_tonight(skipped, log_start, reason))
 
-    def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, str]:
+    def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, Reason | StartReason]:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
-        reasons = dict.fromkeys([*queue_ids, _OTHER_QUEUES], self._reason)
-        if self._reason == FIRST_START:
-            first_reasons = self._group_start.reasons(reasons, at, self._line.resets)
-            first_reasons |= dict.fromkeys(
-                self._line.commits.get(at, {}).keys() & reasons.keys(), StartReason.COMMITTED
-            )
-            reasons = {queue_id: f"{FIRST_START}: {reason}" for queue_id, reason in first_reasons.items()}
-        return reasons | dict.fromkeys(self._position.reset & reasons.keys(), RESET)
+        reasons: dict[int, Reason | StartReason] = dict.fromkeys([*queue_ids, _OTHER_QUEUES], self._reason)
+        if self._reason is Reason.FIRST_START:
+            reasons |= self._group_start.reasons(reasons, at, self._line.resets)
+            reasons |= dict.fromkeys(self._line.commits.get(at, {}).keys() & reasons.keys(), StartReason.COMMITTED)
+        return reasons | dict.fromkeys(self._position.reset & reasons.keys(), Reason.RESET)
 
     def _reset(self, step: TimelineStep, is_pulling: bool, later: Sequence[TimelineStep]) -> None:
         """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
@@ -1092,7 +1039,7 @@ class GroupNightPlan:
             self._position.offsets[queue_id] = offset
             self._position.reset.add(queue_id)
             return
-        self._reason = RESET
+        self._reason = Reason.RESET
         self._windows.at = step.at
         self._windows.move(queue_id)
         message_filter = self._filters.at(step.row, step.at)
@@ -1100,11 +1047,11 @@ class GroupNightPlan:
         window = PullWindow(
             message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True,
             physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
-            kind=WindowKind.RESET, reason=RESET, mode=_mode(step.row),
+            kind=WindowKind.RESET, reason=Reason.RESET, mode=_mode(step.row),
         )  # fmt: skip
         self._windows.add(window)
         if asked < offset:
-            self._note_deleted(replace(window, offsets={queue_id: (asked, offset)}), BEGAN_EARLIER)
+            self._note_deleted(replace(window, offsets={queue_id: (asked, offset)}), Reason.BEGAN_EARLIER)
         next_step = next(
             (later_step for later_step in later if later_step.moment in (Moment.CHANGE, Moment.STOP)), None
         )
@@ -1148,7 +1095,7 @@ class GroupNightPlan:
             physical_ranges = self._physical_ranges(self._windows.at, log_start=0)
             window = PullWindow(
                 self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True,
-                physical_ranges=physical_ranges, kind=WindowKind.BACKLOG, reason=WAS_BEHIND, mode=_mode(row),
+                physical_ranges=physical_ranges, kind=WindowKind.BACKLOG, reason=Reason.WAS_BEHIND, mode=_mode(row),
             )  # fmt: skip
             self._windows.add(self._windows.unread.keep(window, as_of))
 

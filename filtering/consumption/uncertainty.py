@@ -27,6 +27,7 @@ from filtering.delivery.pull_window import (
     ConsumeMode,
     OffsetRange,
     PullWindow,
+    Reason,
     UncertainRange,
     WindowKind,
 )
@@ -38,25 +39,13 @@ from filtering.subscriptions.inconsistency import GroupClients, SeemingDisagreem
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, FOREVER
 
-# Reasons are stored: their texts stay.
+# How long clients and brokers take.
 
 
 HELD_MESSAGES = 5_000
 """ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
-DELETED = "the broker deleted it before the group pulled it"
-DELETED_TONIGHT = (
-    "the broker deleted it, before the group came back or after it had pulled it: they came in the same night"
-)
-DISAGREE = "two clients of the group seem to disagree"
 CLIENT_RESET = 20_000
 """ms: the clients of brokers before 5.2.0 stop at an offset reset, wait 10 s, and go on at their next rebalancing."""
-RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
-NOT_WATCHED = "what the group subscribed to was not seen"
-LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
-HANDED_OVER = "a client came or left, of several that subscribe differently: what one had not committed, another reads"
-IN_FLIGHT = "the group left, and may have received what it had not committed: that comes again"
-COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
-HELD_IN_OLD_QUEUE = "the queue began again while the broker may have held a pull of the old one, which ends behind it"
 COMMIT_INTERVAL = 5_000
 """ms: how often a client commits (persistConsumerOffsetInterval). One that dies does not commit when it leaves."""
 MAX_SPAN = 2_000
@@ -67,21 +56,12 @@ NOT_PULLED = 1_000
 """ms: a message that was stored so long before a change may be pulled after it; 187 ms were seen under load."""
 FIRST_PULL = 2_000
 """ms: until a client that has just registered has asked for the end of its queues; 0.8 s were seen."""
-BEGAN_AT_END = "the group began at the end of the queue, some time after it was registered"
-BEGAN_EARLIER = "the group began at a message that the broker deleted in the same night, if it came there before that"
 REQUEST_GAP = 2_000
 """ms: between two requests of a client that pops, while it consumes; 1 ms to 1.7 s were seen."""
 SETTINGS = 300_000
 """ms: how often a gRPC client sends its settings, which register its subscriptions."""
 ENTRY_DELAY = 100
 """ms: until a stored message has its consume queue entry, and a pop can read it; 13 ms were seen."""
-NEXT_REQUEST = "requests of the group may have carried the former subscription, or this one already"
-IN_ORDER = "the group consumes in order: what waited for an acknowledgement was popped with the new subscription"
-LEFT = "the proxy held the last request of a SimpleConsumer that left: it may have taken this along"
-NOT_REGISTERED_YET = "requests of a SimpleConsumer carry another subscription up to 5 minutes before it is registered"
-CLIENTS_DIFFER = "clients of the group pop with different subscriptions, and the first that reads a message decides"
-KILLED = "the broker was killed, and went on at offsets that it had saved before: groups popped this twice"
-UNTIL_NEW_CLIENT = "a gRPC PushConsumer asks with its former subscription until it restarts or gets other queues"
 
 
 # A subscription changed beside a held pull or a request, or an offset was reset.
@@ -136,7 +116,7 @@ def uncertain_request(
             begin, end = at - REQUEST_GAP, at
     elif event is not None and event.protocol == GRPC_SIMPLE:
         begin, end = at - SETTINGS, at
-    return UncertainRange(*old.key, was, matches, begin, end, changed_at=at, reason=NEXT_REQUEST)
+    return UncertainRange(*old.key, was, matches, begin, end, changed_at=at, reason=Reason.NEXT_REQUEST)
 
 
 def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> UncertainRange | None:
@@ -146,10 +126,10 @@ def uncertain_reset(window: PullWindow, changed: MessageFilter | None) -> Uncert
     """
     matches = window.message_filter.delivered
     after = FALSE if changed is None else changed.delivered
-    return None if matches == after else UncertainRange.in_window(window, matches, after, RESET_BY_CLIENTS)
+    return None if matches == after else UncertainRange.in_window(window, matches, after, Reason.RESET_BY_CLIENTS)
 
 
-def deleted_tonight(skipped: PullWindow, log_start: int, reason: str) -> UncertainRange:
+def deleted_tonight(skipped: PullWindow, log_start: int, reason: Reason) -> UncertainRange:
     """The messages of ``skipped`` that the broker still had at the end of the last night, when the log began at
     ``log_start``: it may have deleted them after the group had come and pulled them.
     """
@@ -160,7 +140,11 @@ def deleted_tonight(skipped: PullWindow, log_start: int, reason: str) -> Uncerta
 
 
 def matched_by_some(
-    filters: Sequence[MessageFilter], stored_from: int, stored_to: int, changed_at: int, reason: str = DISAGREE
+    filters: Sequence[MessageFilter],
+    stored_from: int,
+    stored_to: int,
+    changed_at: int,
+    reason: Reason = Reason.CLIENTS_DISAGREE,
 ) -> UncertainRange:
     """The messages stored in [``stored_from``, ``stored_to``) (ms) that only some of the filters of a group match.
 
@@ -202,14 +186,14 @@ class GroupUncertainty:
             offsets = {queue_id: (0, end) for queue_id, end in ends.items()}
             change = UncertainRange(
                 *self.key, FALSE, TRUE, begin, until, changed_at=until, offsets=offsets, only_listed=only_listed,
-                reason=NOT_WATCHED,
+                reason=Reason.NOT_WATCHED,
             )  # fmt: skip
             self.unseen.append(change)
 
     def pulled_unwatched(self, windows: Iterable[PullWindow], since: int, until: int) -> None:
         """What the group pulled of waiting messages in [``since``, ``until``] (ms) was not watched."""
         self.of_windows += [
-            UncertainRange.in_window(window, FALSE, TRUE, NOT_WATCHED)
+            UncertainRange.in_window(window, FALSE, TRUE, Reason.NOT_WATCHED)
             for window in windows
             if window.kind is not WindowKind.ONLINE
             and window.available_at is not None
@@ -223,7 +207,7 @@ class GroupUncertainty:
         """
         delivered = self.filters.at(row, at - 1).delivered
         change = UncertainRange(
-            *self.key, delivered, TRUE, since - HELD_PULL_MS, since, changed_at=at, reason=LEFT_PULL
+            *self.key, delivered, TRUE, since - HELD_PULL_MS, since, changed_at=at, reason=Reason.LEFT_PULL
         )
         self.of_windows.append(change)
 
@@ -238,7 +222,7 @@ class GroupUncertainty:
         change = UncertainRange(
             *self.key, FALSE, self.filters.at(row, at - 1).delivered, after_night(self.as_of, since), at, changed_at=at,
             offsets={queue_id: (offset, offset + MAX_SPAN) for queue_id, offset in committed.items()},
-            only_listed=bool(committed), physical_ranges=physical_ranges, reason=IN_FLIGHT,
+            only_listed=bool(committed), physical_ranges=physical_ranges, reason=Reason.IN_FLIGHT,
         )  # fmt: skip
         self.changes.append(change)
 
@@ -253,7 +237,7 @@ class GroupUncertainty:
         both = And((old.delivered, new.delivered))
         change = UncertainRange(
             *self.key, both, new.delivered, after_night(self.as_of, left_at - HELD_PULL_MS), left_at, changed_at=at,
-            reason=LEFT_PULL,
+            reason=Reason.LEFT_PULL,
         )  # fmt: skip
         self.changes.append(change)
 
@@ -261,7 +245,7 @@ class GroupUncertainty:
         """The offsets of the group moved over ``passed`` at ``at`` (ms), though it was seen to have left."""
         change = UncertainRange(
             *self.key, FALSE, delivered, BEGINNING, FOREVER, changed_at=at, offsets=passed, only_listed=True,
-            reason=COMMITTED_AWAY,
+            reason=Reason.COMMITTED_AWAY,
         )  # fmt: skip
         self.of_windows.append(change)
 
@@ -270,7 +254,7 @@ class GroupUncertainty:
         matches = self.filters.at(row, at - 1).delivered
         begin, end = at - ENTRY_DELAY, at + HELD_PULL_MS
         self.changes.append(
-            UncertainRange(*self.key, FALSE, matches, begin, end, changed_at=row.valid_from, reason=LEFT)
+            UncertainRange(*self.key, FALSE, matches, begin, end, changed_at=row.valid_from, reason=Reason.LEFT)
         )
 
     def held_in_old_queue(self, restart: QueueRestart, row: SubscriptionRow, mode: ConsumeMode) -> None:
@@ -278,7 +262,8 @@ class GroupUncertainty:
         change = UncertainRange(
             *self.key, FALSE, self.filters.at(row, restart.at).delivered, restart.at, restart.at + HELD_PULL_MS,
             changed_at=row.valid_from, offsets={restart.queue_id: (0, NO_END)}, only_listed=True,
-            physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)}, reason=HELD_IN_OLD_QUEUE, mode=mode,
+            physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)}, mode=mode,
+            reason=Reason.HELD_IN_OLD_QUEUE,
         )  # fmt: skip
         self.changes.append(change)
 
@@ -344,7 +329,7 @@ def handed_over(
         around = [row for row in rows if row.valid_from < end + HELD_PULL_MS and row.end > begin - HELD_PULL_MS]
         asked = {row.filter: filters.at(row, row.valid_from) for row in around if filters.is_pulling(row)}
         if begin < end and len(asked) > 1:
-            yield matched_by_some([*asked.values()], begin, end, differing[0].valid_from, HANDED_OVER)
+            yield matched_by_some([*asked.values()], begin, end, differing[0].valid_from, Reason.HANDED_OVER)
 
 
 def read_by_any(
@@ -359,7 +344,7 @@ def read_by_any(
         begin = after_night(as_of, state.valid_from)
         if begin < state.end and len(asked) > 1:
             client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
-            yield matched_by_some(client_filters, begin, state.end, state.valid_from, CLIENTS_DIFFER)
+            yield matched_by_some(client_filters, begin, state.end, state.valid_from, Reason.CLIENTS_DIFFER)
 
 
 def registered_only(
@@ -380,7 +365,7 @@ def registered_only(
             both = asked, replace(row, topic=asked.topic, pops=True)
             if filters.is_pulling(both[1]):
                 filters_of_both = [filters.at(subscription, row.valid_from) for subscription in both]
-                yield matched_by_some(filters_of_both, begin, row.end, row.valid_from, UNTIL_NEW_CLIENT)
+                yield matched_by_some(filters_of_both, begin, row.end, row.valid_from, Reason.UNTIL_NEW_CLIENT)
 
 
 def not_registered_yet(
@@ -405,7 +390,7 @@ def not_registered_yet(
         begin = after_night(as_of, max(end - SETTINGS, row.valid_from))
         if begin < end:
             yield UncertainRange(
-                *row.key, FALSE, TRUE, begin, end, changed_at=row.valid_from, reason=NOT_REGISTERED_YET
+                *row.key, FALSE, TRUE, begin, end, changed_at=row.valid_from, reason=Reason.NOT_REGISTERED_YET
             )
 
 
@@ -422,4 +407,6 @@ def popped_again(
     begin = after_night(as_of, killed_at - FIRST_SAVE)
     if begin <= killed_at:
         matches = filters.at(row, killed_at).delivered
-        yield UncertainRange(*row.key, FALSE, matches, begin, killed_at + 1, changed_at=row.valid_from, reason=KILLED)
+        yield UncertainRange(
+            *row.key, FALSE, matches, begin, killed_at + 1, changed_at=row.valid_from, reason=Reason.KILLED
+        )

@@ -23,8 +23,6 @@ from filtering.time_spans import BEGINNING, FOREVER
 NO_BEGIN, NO_END = -(2**63), 2**63 - 1
 """Limits of offsets, and of positions in a file: before and after all others."""
 
-HELD_PULL = "the broker may have held a pull when the subscription changed"
-
 OffsetRange = tuple[int, int]
 """Queue offsets or physical offsets, the second exclusive."""
 RangeOfQueue = tuple[int, OffsetRange]
@@ -55,6 +53,110 @@ FILTERING = (WindowKind.ONLINE, WindowKind.BACKLOG, WindowKind.RESET)
 """The kinds of the windows that a night planned to filter messages with."""
 PULLED = (*FILTERING, WindowKind.LATE)
 """The kinds of the windows whose messages the group pulled."""
+
+
+class Reason(StrEnum):
+    """Why a window begins where it begins, or why its messages are uncertain, in words for people and for a table.
+
+    The texts are stored, so they stay.
+    """
+
+    WAS_ONLINE = "was online when the night began"
+    WAS_BEHIND = "was behind when the night began"
+    BROADCASTING = "a client that broadcasts was online"
+    FIRST_START = "first start"
+    RETURNED = "returned"
+    ANSWERED = "the broker answers its pulls, which it refused before"
+    OFFSETS_REMOVED = "begins as at its first start: the broker had no offset of it any more"
+    CHANGED = "subscription changed"
+    RESET = "reset by an operator"
+    QUEUE_BEGAN_AGAIN = "a queue began again"
+    NOT_READ = "no client read the queue before"
+    REPLAY = "a replay"
+    DELETED = "the broker deleted it before the group pulled it"
+
+    # Which of two filters decided is not known.
+    HELD_PULL = "the broker may have held a pull when the subscription changed"
+    NEXT_REQUEST = "requests of the group may have carried the former subscription, or this one already"
+    IN_ORDER = "the group consumes in order: what waited for an acknowledgement was popped with the new subscription"
+    NOT_REGISTERED_YET = (
+        "requests of a SimpleConsumer carry another subscription up to 5 minutes before it is registered"
+    )
+    UNTIL_NEW_CLIENT = "a gRPC PushConsumer asks with its former subscription until it restarts or gets other queues"
+    CLIENTS_DIFFER = "clients of the group pop with different subscriptions, and the first that reads a message decides"
+    CLIENTS_DISAGREE = "two clients of the group seem to disagree"
+    READER_NOT_KNOWN = "which client of the group read it is not known: the messages have no queue ids"
+    RESET_BY_CLIENTS = "the clients of an older broker reset offsets themselves, 10 to 20 s after the command"
+
+    # Whether the group received it is not known.
+    NOT_WATCHED = "what the group subscribed to was not seen"
+    LEFT_PULL = "the broker may have held a pull when the group left: what that had not matched waited for the return"
+    HANDED_OVER = (
+        "a client came or left, of several that subscribe differently: what one had not committed, another reads"
+    )
+    IN_FLIGHT = "the group left, and may have received what it had not committed: that comes again"
+    COMMITTED_AWAY = "the group committed it after it was seen to have left, or an operator moved its offset"
+    BEGAN_AT_END = "the group began at the end of the queue, some time after it was registered"
+    BEGAN_EARLIER = (
+        "the group began at a message that the broker deleted in the same night, if it came there before that"
+    )
+    DELETED_TONIGHT = (
+        "the broker deleted it, before the group came back or after it had pulled it: they came in the same night"
+    )
+    HELD_IN_OLD_QUEUE = (
+        "the queue began again while the broker may have held a pull of the old one, which ends behind it"
+    )
+    LEFT = "the proxy held the last request of a SimpleConsumer that left: it may have taken this along"
+    KILLED = "the broker was killed, and went on at offsets that it had saved before: groups popped this twice"
+    OWN_OFFSETS = "a client that broadcasts keeps its offsets in a file of its own: where it went on is not known"
+    SWITCHED = "pops passed over it though it matches: the group pulled meanwhile, or an operator moved its offset"
+
+    OF_OLDER_VERSION = "a reason of an older mqsieve"
+
+
+class StartReason(StrEnum):
+    """Why a group begins where it begins in a queue at its first start, in words for people and for a table."""
+
+    COMMITTED = "the broker has its committed offset"
+    RESET = "an operator set its offset"
+    FIRST = "consume_from first"
+    LAST = "consume_from last, and the broker has deleted the first message"
+    LAST_WITH_FIRST_MESSAGE = "consume_from last, but the first message is still there"
+    TIME = "consume_from a time, and the broker has deleted the first message"
+    TIME_WITH_FIRST_MESSAGE = "consume_from a time, but the first message is still there"
+    TIME_OF_BROADCASTING = "consume_from a time, of a client that broadcasts"
+    RETRY_TOPIC = "a retry topic is read from its first message"
+    POP = "the first pop of a queue begins at its last message"
+    POP_WITH_FIRST_MESSAGE = "the first pop of a queue begins at its first message while that is still there"
+    RETRY_TOPIC_WITH_TIME = "consume_from a time: a retry topic that lost its first message is read from its end"
+
+    @property
+    def with_first_message(self) -> StartReason:
+        """The reason if the broker still has the queue's first message, at offset 0.
+
+        Then it answers 0 to a client that asks for the end or for a time.
+        """
+        return _WITH_FIRST_MESSAGE.get(self, self)
+
+
+_WITH_FIRST_MESSAGE = {
+    StartReason.LAST: StartReason.LAST_WITH_FIRST_MESSAGE,
+    StartReason.TIME: StartReason.TIME_WITH_FIRST_MESSAGE,
+    StartReason.POP: StartReason.POP_WITH_FIRST_MESSAGE,
+    StartReason.RETRY_TOPIC_WITH_TIME: StartReason.RETRY_TOPIC,
+}
+
+BY_ANOTHER_FILTER = frozenset(
+    [Reason.HELD_PULL, Reason.LEFT_PULL, Reason.HANDED_OVER, Reason.DELETED_TONIGHT, Reason.BEGAN_EARLIER]
+)
+"""Of uncertain windows in which another subscription says of a message whether it is uncertain."""
+RECEIPT_NOT_KNOWN = BY_ANOTHER_FILTER - {Reason.HELD_PULL} | {
+    Reason.NOT_WATCHED, Reason.COMMITTED_AWAY, Reason.IN_FLIGHT, Reason.BEGAN_AT_END,
+}  # fmt: skip
+"""Of uncertain windows in which it is not known whether, or under which subscription, the group received messages.
+
+Those of groups that pop or broadcast are uncertain as a whole, and not listed.
+"""
 
 
 class ConsumeMode(StrEnum):
@@ -102,7 +204,7 @@ class PullWindow:
     only_listed: bool = False
     physical_ranges: Mapping[int, OffsetRange] = field(default_factory=dict)
     kind: WindowKind = WindowKind.ONLINE
-    reason: str = ""
+    reason: Reason | StartReason = Reason.WAS_ONLINE
     is_of_client: bool = False
     mode: ConsumeMode = ConsumeMode.PULL
 
@@ -167,11 +269,11 @@ class UncertainRange:
     offsets: Mapping[int, OffsetRange] = field(default_factory=dict)
     only_listed: bool = False
     physical_ranges: Mapping[int, OffsetRange] = field(default_factory=dict)
-    reason: str = HELD_PULL
+    reason: Reason = Reason.HELD_PULL
     mode: ConsumeMode = ConsumeMode.PULL
 
     @classmethod
-    def in_window(cls, window: PullWindow, before: Predicate, after: Predicate, reason: str) -> UncertainRange:
+    def in_window(cls, window: PullWindow, before: Predicate, after: Predicate, reason: Reason) -> UncertainRange:
         """The messages of a window of which it is not known which of two filters they met."""
         return cls(
             *window.key, before, after, window.stored_from, window.stored_to, FALSE, window.subscription_from,

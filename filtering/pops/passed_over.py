@@ -21,7 +21,7 @@ from filtering.consumption.offsets import SAVE_DELAY
 from filtering.consumption.uncertainty import HELD_PULL_MS
 from filtering.delivery.entries import Int64s, Queue
 from filtering.delivery.message_filter import NightFilters
-from filtering.delivery.pull_window import PullWindow, UncertainRange, WindowKind
+from filtering.delivery.pull_window import PullWindow, Reason, UncertainRange, WindowKind
 from filtering.frozen import frozen
 from filtering.pops.handed_out import NONE, PopOutcomes, number_in_force
 from filtering.predicate import FALSE
@@ -29,8 +29,6 @@ from filtering.pulls import is_pulling
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
-SWITCHED = "pops passed over it though it matches: the group pulled meanwhile, or an operator moved its offset"
-"""A reason of windows: it is stored, so its text stays."""
 _OF_MESSAGE = ["commitlog_offset", "store_timestamp", "tags", "reconsume_times"]
 NOWHERE = np.empty(0, np.int64)
 
@@ -191,7 +189,7 @@ class Unpopped:
             for at in np.unique(passed.pause[found[is_such]]).tolist():
                 offsets = {int(passed.queue_id[at]): (int(passed.begin[at]), int(passed.end[at]))}
                 since = int(passed.since[at])
-                pull = replace(self.window, offsets=offsets, only_listed=True, kind=kind, reason=SWITCHED)
+                pull = replace(self.window, offsets=offsets, only_listed=True, kind=kind, reason=Reason.SWITCHED)
                 if kind is WindowKind.BACKLOG:
                     yield replace(pull, stored_to=since, available_at=since)
                 else:
@@ -237,4 +235,4 @@ def _in_force(rows: Sequence[SubscriptionRow], since: Int64s, until: Int64s) -> 
 
 def uncertain_pulls(windows: Sequence[PullWindow]) -> list[UncertainRange]:
     """All messages of the windows that match are uncertain."""
-    return [UncertainRange.in_window(each, FALSE, each.message_filter.delivered, SWITCHED) for each in windows]
+    return [UncertainRange.in_window(each, FALSE, each.message_filter.delivered, Reason.SWITCHED) for each in windows]

@@ -41,13 +41,13 @@ from filtering.consumption.broadcasting import broadcasting_clients
 from filtering.consumption.offsets import BrokerOffsets, QueueRestart
 from filtering.consumption.plan import NOTHING_PLANNED, NightPlan, plan_night
 from filtering.consumption.queues import QueueNight, find_restarts, queue_nights
-from filtering.consumption.uncertainty import BEGAN_EARLIER, DELETED_TONIGHT
 from filtering.delivery.entries import Int64s, MultiDispatch, MultiQueue, Queue
 from filtering.delivery.message_filter import NightFilters
 from filtering.delivery.pull_window import (
     NO_END,
     FilterDataInForce,
     PullWindow,
+    Reason,
     UncertainRange,
     filter_data_in_force,
 )
@@ -282,7 +282,9 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
     """The first run whose stored messages are filtered again; None if there is none."""
     runs = []
     still_there = state.nights[first_beyond(state.nights, state.offsets.log_start or 0) :]
-    deleted = [change for change in plan.uncertain_ranges if change.reason in (DELETED_TONIGHT, BEGAN_EARLIER)]
+    deleted = [
+        change for change in plan.uncertain_ranges if change.reason in (Reason.DELETED_TONIGHT, Reason.BEGAN_EARLIER)
+    ]
     parts: list[PullWindow | UncertainRange] = [*plan.backlog, *deleted]
     for part in parts:
         offsets = state.topics.get(part.topic)

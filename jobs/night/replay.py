@@ -14,7 +14,7 @@ from filtering.consumption.offsets import BrokerOffsets, GroupNight
 from filtering.consumption.plan import NightPlan
 from filtering.consumption.queues import NO_INSTANTS, QueueNight
 from filtering.delivery.message_filter import message_filters
-from filtering.delivery.pull_window import PullWindow, WindowKind
+from filtering.delivery.pull_window import PullWindow, Reason, WindowKind
 from filtering.frozen import frozen
 from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
@@ -87,7 +87,7 @@ def replay(
         for each in message_filters(in_force, facts.broker)
         for part in _windows(
             PullWindow(
-                each, since[each.key], *period, available_at=facts.as_of, kind=WindowKind.BACKLOG, reason="a replay"
+                each, since[each.key], *period, available_at=facts.as_of, kind=WindowKind.BACKLOG, reason=Reason.REPLAY
             ),
             clients,
         )

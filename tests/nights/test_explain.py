@@ -14,8 +14,8 @@ from answers.facts import open_facts
 from answers.lag import lag as behind
 from answers.messages import read
 from filtering import sql92
-from filtering.consumption.uncertainty import BEGAN_EARLIER, DELETED_TONIGHT, IN_FLIGHT
 from filtering.delivery import Outcome
+from filtering.delivery.pull_window import Reason
 from jobs import explain as explain_job
 from jobs import ingest, lag, nightly, pulls, report
 from schemas.delta.warehouse import Warehouse
@@ -164,9 +164,9 @@ def test_messages_just_before_or_after_a_change_are_called_uncertain(
         "before": {"cg_sql_change_rush", "cg_tag_change_rush"},
         "after": {"cg_post_sub", "cg_tag_change", "cg_tag_change_rush", "cg_tag_to_sql"},
         "two clients seem to disagree": {"cg_split_differ", "cg_split_tags"},
-        IN_FLIGHT.split(":")[0]: {"cg_retry_away"},
-        DELETED_TONIGHT.split(":")[0]: {"cg_expired"},
-        BEGAN_EARLIER: {"cg_sql_last_n3", "cg_tag_first_n4", "cg_tag_last_n3"},
+        Reason.IN_FLIGHT.split(":")[0]: {"cg_retry_away"},
+        Reason.DELETED_TONIGHT.split(":")[0]: {"cg_expired"},
+        Reason.BEGAN_EARLIER: {"cg_sql_last_n3", "cg_tag_first_n4", "cg_tag_last_n3"},
     }
 
 

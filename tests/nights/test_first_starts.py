@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from filtering.consumption.uncertainty import BEGAN_AT_END, BEGAN_EARLIER, DELETED_TONIGHT
+from filtering.delivery.pull_window import Reason
 from jobs import explain, lag, maintain, nightly, what_if
 from tests.broker_log import EVERY, FIRST_TIME
 from tests.captures import capture
@@ -214,7 +214,7 @@ def test_a_group_asks_for_the_end_of_a_queue_some_time_after_it_was_registered(b
     check(broker, [355, 356, 357, 358, 359])
     place = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--json", "--offset")
     answers = {at: json.loads(broker.run(explain, *place, at).out) for at in range(353, 360)}
-    assert [at for at, answer in answers.items() if answer["uncertain"] == BEGAN_AT_END] == [355, 356]
+    assert [at for at, answer in answers.items() if answer["uncertain"] == Reason.BEGAN_AT_END] == [355, 356]
     stats = rows_of(broker.folder / "w", "delivery_stats")
     assert sum(row["uncertain"] for row in stats) == 355 + 2
 
@@ -233,7 +233,7 @@ def test_a_group_may_have_begun_before_the_broker_deleted_messages_in_the_same_n
     place = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--json", "--offset")
     for at, is_uncertain in ((0, True), (3, False), (kept - 1, True), (kept, consume_from == "last"), (359, False)):
         uncertain = json.loads(broker.run(explain, *place, at).out)["uncertain"]
-        assert (uncertain == BEGAN_EARLIER) is is_uncertain, at
+        assert (uncertain == Reason.BEGAN_EARLIER) is is_uncertain, at
     broker.grow()
     broker.log.write(broker.folder / "store", broker.log.segment)
     broker.log.write_queues(broker.folder / "store")
@@ -263,7 +263,7 @@ def test_what_the_broker_deleted_is_not_pulled_from_a_copy_without_consume_queue
     check(broker, [*range(5), *range(kept, 360)])
     assert broker.received("new") == list(range(kept, 360))
     place = ("--warehouse", broker.folder / "w", "--topic", "T", "--queue", "0", "--offset", 7, "--json", "--group")
-    for group, why in (("cg", DELETED_TONIGHT), ("new", BEGAN_EARLIER)):
+    for group, why in (("cg", Reason.DELETED_TONIGHT), ("new", Reason.BEGAN_EARLIER)):
         assert json.loads(broker.run(explain, *place, group).out)["uncertain"] == why
 
 

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from answers.facts import open_brokers
-from filtering.consumption.uncertainty import IN_FLIGHT, LEFT_PULL
+from filtering.delivery.pull_window import Reason
 from jobs import explain
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import rows_of
@@ -69,7 +69,7 @@ def explained(broker: GrowingBroker) -> dict[str, list[int]]:
     return reasons
 
 
-@pytest.mark.parametrize(("committed", "in_flight"), [(6, {IN_FLIGHT: [6, 7]}), (8, {})])
+@pytest.mark.parametrize(("committed", "in_flight"), [(6, {Reason.IN_FLIGHT: [6, 7]}), (8, {})])
 def test_what_a_group_had_not_committed_when_it_left_may_have_been_received(
     broker: GrowingBroker, committed: int, in_flight: dict[str, list[int]]
 ) -> None:
@@ -91,7 +91,7 @@ def test_each_leave_of_a_group_counts(broker: GrowingBroker) -> None:
     """Message 2 may have been received before the first leave; the subscription of the second one does not match it."""
     events = [sql(BEFORE, "cg", LOW), event(after(3), "unregister", "cg"), sql(after(3) + 1, "cg", HIGH)]
     broker.night([*events, event(after(4), "unregister", "cg"), sql(after(4) + 1, "cg", LOW)])
-    assert 2 in explained(broker)[IN_FLIGHT]
+    assert 2 in explained(broker)[Reason.IN_FLIGHT]
 
 
 def test_where_a_group_stood_that_left_and_came_back_between_two_snapshots_is_uncertain(broker: GrowingBroker) -> None:
@@ -99,7 +99,7 @@ def test_where_a_group_stood_that_left_and_came_back_between_two_snapshots_is_un
     broker.night([sql(BEFORE, "cg", HIGH), event(after(7), "unregister", "cg"), sql(after(8), "cg", LOW)])
     assert broker.received("cg") == [5, 6]
     assert uncertain(broker) == 7
-    assert explained(broker) == {LEFT_PULL: [0, 1, 2, 3, 4], IN_FLIGHT: [5, 6]}
+    assert explained(broker) == {Reason.LEFT_PULL: [0, 1, 2, 3, 4], Reason.IN_FLIGHT: [5, 6]}
     assert broker.passes_audits()
 
 
@@ -110,5 +110,5 @@ def test_what_groups_missed_is_uncertain_only_where_the_other_filter_would_have_
     broker.night([sql(BEFORE, "cg", "n IN ('5')"), event(after(9), "unregister", "cg"), sql(after(9) + 1, "cg", LOW)])
     (facts,) = open_brokers(Warehouse.at(str(broker.folder / "w")))
     missed = missed_rows(facts, "cg")
-    assert {row["queue_offset"] for row in missed if row["uncertain"] == LEFT_PULL} == {0, 1, 2, 3, 4}
+    assert {row["queue_offset"] for row in missed if row["uncertain"] == Reason.LEFT_PULL} == {0, 1, 2, 3, 4}
     assert_said_alike(facts, "cg", missed)

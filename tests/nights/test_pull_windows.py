@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from filtering.consumption.uncertainty import IN_FLIGHT
+from filtering.delivery.pull_window import Reason
 from jobs import audit, explain, nightly, replay
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import LedgerEntry
@@ -47,7 +47,7 @@ def test_a_group_that_starts_changes_leaves_and_returns(broker: GrowingBroker) -
         ("online", "subscription changed", None, changed, left),
         ("backlog", "first start: consume_from first", started, None, started),
         ("uncertain", "the broker may have held a pull when the subscription changed", None, changed - 5000, changed),
-        ("uncertain", IN_FLIGHT, None, left - 5000, left),
+        ("uncertain", Reason.IN_FLIGHT, None, left - 5000, left),
         ("online", "returned", None, returned, None),
         ("backlog", "returned", returned, None, returned),
     ]

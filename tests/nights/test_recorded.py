@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from answers.explain import NO_SUBSCRIPTION_THEN
-from filtering.consumption.uncertainty import COMMITTED_AWAY, HANDED_OVER, LEFT_PULL, NOT_WATCHED
+from filtering.delivery.pull_window import Reason
 from jobs import explain, nightly, verify
 from tests.broker_log import EVERY
 from tests.nights.commands import rows_of
@@ -64,7 +64,7 @@ def test_a_client_commits_once_more_after_it_was_seen_to_have_left(broker: Growi
     broker.night([*events, came(after(8), HIGH, 5)] if is_back else events)
     assert broker.received("cg") == [0, 1, 2, 3, 4, *([5, 6, 7, 8, 9] if is_back else [])]
     assert uncertain(broker) == 3
-    assert explained(broker) == {NOT_WATCHED: [2], COMMITTED_AWAY: [3, 4]}
+    assert explained(broker) == {Reason.NOT_WATCHED: [2], Reason.COMMITTED_AWAY: [3, 4]}
     assert broker.passes_audits()
     broker.grow()
     broker.night([*events, came(after(8 if is_back else 15), HIGH, 5)])
@@ -90,7 +90,7 @@ def test_an_operator_moves_the_offset_of_a_group_that_left(broker: GrowingBroker
     broker.night([*events, came(after(11) + later, HIGH, 5)])
     assert broker.received("cg") == [0, 1, 2, 5, 6, 7, 8, 9]
     assert uncertain(broker) == 3
-    assert explained(broker) == {NOT_WATCHED: [2], COMMITTED_AWAY: [3, 4]}
+    assert explained(broker) == {Reason.NOT_WATCHED: [2], Reason.COMMITTED_AWAY: [3, 4]}
     assert broker.passes_audits()
 
 
@@ -108,7 +108,7 @@ def test_what_was_stored_before_a_group_was_first_looked_at_is_uncertain(broker:
     broker.night([json.dumps(json.loads(came(after(4), ANY, 3)) | {"since": 0})])
     assert broker.received("cg") == [3, 4, 5, 6, 7, 8, 9]
     assert uncertain(broker) == 4
-    assert explained(broker) == {NO_SUBSCRIPTION_THEN: [0, 1, 2], NOT_WATCHED: [3]}
+    assert explained(broker) == {NO_SUBSCRIPTION_THEN: [0, 1, 2], Reason.NOT_WATCHED: [3]}
     assert broker.passes_audits()
     broker.log.write_queues(broker.folder / "store")
     compared = broker.run(verify, "--store", broker.folder / "store", "--warehouse", broker.folder / "w")
@@ -122,7 +122,7 @@ def test_what_a_group_pulled_at_its_start_is_uncertain_if_it_may_have_subscribed
     broker.night([sql(after(4), "cg", LOW), sql(after(6), "cg", HIGH, since=after(4))])
     assert broker.received("cg") == [0, 1, 2, 3, 4, 6, 7, 8, 9]
     assert uncertain(broker) == 6
-    assert explained(broker) == {NOT_WATCHED: [0, 1, 2, 3, 4, 5]}
+    assert explained(broker) == {Reason.NOT_WATCHED: [0, 1, 2, 3, 4, 5]}
 
 
 def test_what_a_held_pull_had_passed_may_come_again_after_a_restart_between_two_looks(broker: GrowingBroker) -> None:
@@ -132,7 +132,7 @@ def test_what_a_held_pull_had_passed_may_come_again_after_a_restart_between_two_
     broker.night(events)
     assert broker.received("cg") == [5, 6]
     assert uncertain(broker) == 6
-    assert explained(broker) == {LEFT_PULL: [0, 1, 2, 3, 4], NOT_WATCHED: [6]}
+    assert explained(broker) == {Reason.LEFT_PULL: [0, 1, 2, 3, 4], Reason.NOT_WATCHED: [6]}
 
 
 def test_a_change_that_was_seen_with_its_time_may_not_have_been_the_only_one(broker: GrowingBroker) -> None:
@@ -140,7 +140,7 @@ def test_a_change_that_was_seen_with_its_time_may_not_have_been_the_only_one(bro
     broker.night([sql(BEFORE, "cg", ANY), sql(after(6), "cg", ANY, since=after(2))])
     assert broker.received("cg") == list(range(10))
     assert uncertain(broker) == 4
-    assert explained(broker) == {NOT_WATCHED: [2, 3, 4, 5]}
+    assert explained(broker) == {Reason.NOT_WATCHED: [2, 3, 4, 5]}
 
 
 def test_what_was_stored_between_two_looks_is_uncertain(broker: GrowingBroker) -> None:
@@ -265,7 +265,7 @@ def test_what_one_client_had_not_committed_another_one_may_read(broker: GrowingB
     assert ended.code == 0, ended.error
     assert broker.received("cg") == list(range(10))
     assert uncertain(broker) == 5
-    assert explained(broker) == {HANDED_OVER: [0, 1, 2, 3, 4]}
+    assert explained(broker) == {Reason.HANDED_OVER: [0, 1, 2, 3, 4]}
     assert broker.passes_audits()
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.broadcasting import OWN_OFFSETS, broadcasting_clients, clients_that_pulled
+from filtering.consumption.broadcasting import broadcasting_clients, clients_that_pulled
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.plan import NightPlan, first_difference, plan_night
-from filtering.delivery.pull_window import WindowKind
+from filtering.delivery.pull_window import Reason, WindowKind
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent, in_order, parse_event
 from filtering.subscriptions.history import subscription_history
@@ -84,7 +84,7 @@ def test_each_delivery_is_told_once_when_the_first_client_pulls_it(seed: int) ->
 
 def test_why_it_is_uncertain() -> None:
     (change,) = planned(in_order(map(parse_event, [come(10, "c1", "first")])), None).uncertain_ranges
-    assert (change.reason, change.stored_from, change.stored_to) == (OWN_OFFSETS, BEGINNING, 10)
+    assert (change.reason, change.stored_from, change.stored_to) == (Reason.OWN_OFFSETS, BEGINNING, 10)
 
 
 def test_a_client_that_leaves_under_another_id_changes_who_waits() -> None:

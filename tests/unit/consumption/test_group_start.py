@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from filtering.consumption.group import GroupStart, StartReason
+from filtering.consumption.group import GroupStart
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets
+from filtering.delivery.pull_window import StartReason
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, SubscriptionEvent, parse_event
 
 FIRST, LAST, TIME = ConsumeFrom.FIRST, ConsumeFrom.LAST, 500

@@ -9,23 +9,11 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.clients import disagreeing_states, tag_disagreements
-from filtering.consumption.group import RETURNED, Position, first_pop, first_position, known_offsets
+from filtering.consumption.group import Position, first_pop, first_position, known_offsets
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets, offset_by_time
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.consumption.uncertainty import (
-    ENTRY_DELAY,
-    FIRST_PULL,
-    HANDED_OVER,
-    HELD_PULL_MS,
-    IN_ORDER,
-    LEFT,
-    NEXT_REQUEST,
-    NOT_REGISTERED_YET,
-    REQUEST_GAP,
-    SETTINGS,
-    UNTIL_NEW_CLIENT,
-)
-from filtering.delivery.pull_window import NO_END, ConsumeMode, PullWindow, WindowKind
+from filtering.consumption.uncertainty import ENTRY_DELAY, FIRST_PULL, HELD_PULL_MS, REQUEST_GAP, SETTINGS
+from filtering.delivery.pull_window import NO_END, ConsumeMode, PullWindow, Reason, WindowKind
 from filtering.pops.modes import PopGroups, PopModes
 from filtering.predicate import TRUE, TextIn
 from filtering.sql92 import compile
@@ -211,7 +199,7 @@ def test_what_one_client_left_to_another_may_meet_its_next_subscription_while_a_
         HEARTBEAT % (first_pulls + later, "b", topic % (3, 3)),
     )
     planned = plan(events, BrokerOffsets(watched_to=2 * MINUTE))
-    (change,) = (each for each in planned.uncertain_ranges if each.reason == HANDED_OVER)
+    (change,) = (each for each in planned.uncertain_ranges if each.reason == Reason.HANDED_OVER)
     assert change.stored_to == first_pulls
     asked = [compile(f"x = {number}").predicate for number in (1, 2, 3)]
     assert [predicate in change.after.operands for predicate in asked] == [True, True, may_meet]
@@ -266,7 +254,7 @@ def test_what_the_broker_deleted_before_a_group_returned_is_lost_to_it(min_offse
     assert [(window.offsets, window.kind) for window in made.lost] == ([({0: (5, 8)}, WindowKind.LOST)] if lost else [])
     [returned] = made.backlog
     assert returned.offsets == {0: (max(5, min_offset), NO_END)}
-    assert (returned.kind, returned.reason) == (WindowKind.BACKLOG, RETURNED)
+    assert (returned.kind, returned.reason) == (WindowKind.BACKLOG, Reason.RETURNED)
 
 
 # Groups that pop, of which nothing is written down.
@@ -326,9 +314,9 @@ def test_a_change_counts_after_the_last_request_with_the_former_subscription() -
 @pytest.mark.parametrize(
     ("protocol", "stored_from", "stored_to", "reason"),
     [
-        ("remoting_pop", HOUR, HOUR + 20_000, NEXT_REQUEST),
-        ("grpc_simple", HOUR - SETTINGS, HOUR, NEXT_REQUEST),
-        ("grpc_push", HOUR, 2 * HOUR, UNTIL_NEW_CLIENT),
+        ("remoting_pop", HOUR, HOUR + 20_000, Reason.NEXT_REQUEST),
+        ("grpc_simple", HOUR - SETTINGS, HOUR, Reason.NEXT_REQUEST),
+        ("grpc_push", HOUR, 2 * HOUR, Reason.UNTIL_NEW_CLIENT),
     ],
 )
 def test_what_a_registration_leaves_open(protocol: str, stored_from: int, stored_to: int, reason: str) -> None:
@@ -336,7 +324,7 @@ def test_what_a_registration_leaves_open(protocol: str, stored_from: int, stored
     planned = plan_of_pops(*lines, POPS % (3 * HOUR, "a > 2", protocol))
     change, *at_leave = [each for each in planned.uncertain_ranges if each.topic == "T"]
     assert (change.stored_from, change.stored_to, change.reason) == (stored_from, stored_to, reason)
-    left = [(2 * HOUR - ENTRY_DELAY, NOT_REGISTERED_YET), (2 * HOUR + 20_000, LEFT)]
+    left = [(2 * HOUR - ENTRY_DELAY, Reason.NOT_REGISTERED_YET), (2 * HOUR + 20_000, Reason.LEFT)]
     at_leave.sort(key=lambda each: each.stored_to)
     assert [(each.stored_to, each.reason) for each in at_leave] == (left if protocol == "grpc_simple" else [])
     (after,) = [each for each in planned.online if each.topic == "T" and each.stored_from == 3 * HOUR]
@@ -356,7 +344,7 @@ def test_requests_of_simple_consumers_may_carry_what_they_have_not_registered_ye
     times = [
         (change.stored_from, change.stored_to)
         for change in planned.uncertain_ranges
-        if change.reason == NOT_REGISTERED_YET
+        if change.reason == Reason.NOT_REGISTERED_YET
     ]
     left = HOUR - ENTRY_DELAY  # up to its last request
     expected = [(left - SETTINGS, left), (2 * HOUR, 2 * HOUR + MINUTE)]
@@ -368,7 +356,7 @@ def test_what_waited_in_order_may_meet_the_next_subscription() -> None:
     groups = PopGroups(in_order=frozenset({"cg"}))
     planned = plan_of_pops(*lines, CARRIES % (HOUR, "a > 2", HOUR - 700), groups=groups)
     (change,) = [each for each in planned.uncertain_ranges if each.topic == "T"]
-    assert (change.stored_from, change.stored_to, change.reason) == (5, HOUR - 699, IN_ORDER)
+    assert (change.stored_from, change.stored_to, change.reason) == (5, HOUR - 699, Reason.IN_ORDER)
 
 
 @pytest.mark.parametrize(
