@@ -90,7 +90,7 @@ from filtering.pulls import DEFAULT_BATCH, ResponseCode, is_pulling, refusal
 from filtering.sql92 import InvalidExpression, compile
 from filtering.sql92.nodes import named_properties
 from filtering.sql92.reference import ExpressionPart, Result, trace
-from filtering.subscriptions.events import BROADCASTING
+from filtering.subscriptions.events import BROADCASTING, ConsumeMode
 from filtering.subscriptions.history import in_force_at, present_filter, state_at, states_by_key
 from filtering.subscriptions.inconsistency import seeming_disagreements
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -524,7 +524,7 @@ class Explainer:
         self._traces = cache(self._read_traces)
         self._has_traces = bool(facts.warehouse.files(CONSUMPTIONS, facts.name))
         planned = facts.pops.planned
-        self._rows = states_by_key(replace(row, pops=True) if row.key in planned else row for row in history)
+        self._rows = states_by_key(replace(row, mode=ConsumeMode.POP) if row.key in planned else row for row in history)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
             self._rows_by_group[row.consumer_group].append(row)
@@ -888,7 +888,7 @@ class Explainer:
     ) -> Explanation | None:
         """What the record says of a message and a group that pops; None if it says nothing."""
         # A pop brings its own subscription, and uses no bit map.
-        carried = [replace(row, pops=True) for row in rows]
+        carried = [replace(row, mode=ConsumeMode.POP) for row in rows]
         pops = list(self._pops.steps(message, group))
         why_uncertain = self._pops.uncertain(message, group, rows)
         if received and in_force_at(rows, received[-1].subscription_from):

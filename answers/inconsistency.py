@@ -35,7 +35,7 @@ from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.frozen import frozen
 from filtering.subscription_data import Filter, new_subscription
-from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.events import ConsumeMode, GroupTopic
 from filtering.subscriptions.history import in_force_at, registered_alone
 from filtering.subscriptions.inconsistency import (
     GroupClients,
@@ -206,7 +206,7 @@ def losses_of_pops(states: Iterable[GroupClients], broker: BrokerConfig) -> list
     for state in states:
         by_filter: dict[MessageFilter, list[str]] = {}
         for each, clients in state.filters.items():
-            own = _own_filter(state, each, broker, pops=True)
+            own = _own_filter(state, each, broker, ConsumeMode.POP)
             if own is not None:
                 by_filter.setdefault(own, []).extend(clients)
         if len(by_filter) > 1:
@@ -214,14 +214,16 @@ def losses_of_pops(states: Iterable[GroupClients], broker: BrokerConfig) -> list
     return result
 
 
-def _own_filter(state: GroupClients, filter: Filter, broker: BrokerConfig, pops: bool = False) -> MessageFilter | None:
+def _own_filter(
+    state: GroupClients, filter: Filter, broker: BrokerConfig, mode: ConsumeMode = ConsumeMode.PULL
+) -> MessageFilter | None:
     """The message filter of clients' own subscription, if it were in force; None if the broker would refuse it.
 
     It uses no bit map, because the stored bit maps were made for another expression.
     """
     expression, expression_type, is_filter_class = filter
     subscription = new_subscription(state.topic, expression, expression_type, 1, is_filter_class)
-    row = replace(registered_alone(state.consumer_group, subscription, broker), pops=pops)
+    row = replace(registered_alone(state.consumer_group, subscription, broker), mode=mode)
     own = message_filter(row, [row], broker)
     return None if own is None else replace(own, bit_pos=(), born_time=0)
 

@@ -18,7 +18,6 @@ from filtering.delivery.pull_window import (
     FILTERING,
     NO_BEGIN,
     NO_END,
-    ConsumeMode,
     OffsetRange,
     PullWindow,
     Reason,
@@ -27,6 +26,7 @@ from filtering.delivery.pull_window import (
     WindowKind,
 )
 from filtering.predicate import TextIn
+from filtering.subscriptions.events import ConsumeMode
 from filtering.time_spans import BEGINNING, FOREVER
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import sorted_by
@@ -207,7 +207,7 @@ def planned_windows(rows: pa.Table, filters: NightFilters, night_began: int | No
         if at is None:
             begin = max(window.stored_from, window.subscription_from)
             at = begin if window.kind is WindowKind.ONLINE or night_began is None else night_began
-        filter_ = filters.at(window.key, window.subscription_from, at, window.mode is ConsumeMode.POP)
+        filter_ = filters.at(window.key, window.subscription_from, at, window.mode)
         if row["client_tags"] is not None:
             filter_ = replace(filter_, client_tags=tag_check(row["client_tags"]))
         yield replace(window, message_filter=filter_)

@@ -24,6 +24,7 @@ from filtering.delivery.topic_filters import TopicFilters
 from filtering.frozen import frozen
 from filtering.names import subscribed_topic
 from filtering.predicate import TRUE
+from filtering.subscriptions.events import ConsumeMode
 from filtering.subscriptions.history import state_at, states_by_key
 from filtering.subscriptions.inconsistency import client_states
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -160,7 +161,7 @@ def _judgements(facts: BrokerFacts, pops: pa.Table) -> Iterator[_Judgements]:
 
 def _window(row: SubscriptionRow, topic: str, broker: BrokerConfig) -> PullWindow | None:
     """The filter of a pop: that of its request, without bit map. A proxy's requests may bring SQL92 to any broker."""
-    pop_filter = message_filter(replace(row, pops=True), (), broker)
+    pop_filter = message_filter(replace(row, mode=ConsumeMode.POP), (), broker)
     if pop_filter is None:
         return None
     return PullWindow(replace(pop_filter, topic=topic, bit_pos=(), client_tags=TRUE), row.valid_from)

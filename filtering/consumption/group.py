@@ -67,7 +67,6 @@ from filtering.delivery.pull_window import (
     EVERYWHERE,
     NO_BEGIN,
     NO_END,
-    ConsumeMode,
     OffsetRange,
     PullWindow,
     Reason,
@@ -81,6 +80,7 @@ from filtering.predicate import FALSE, TRUE, Predicate
 from filtering.subscriptions.events import (
     GRPC_SIMPLE,
     ConsumeFrom,
+    ConsumeMode,
     ConsumeStart,
     GroupTopic,
     SubscriptionEvent,
@@ -186,14 +186,14 @@ def known_offsets(
 # The beginning: at its first start, or once the broker has no offset of it any more.
 
 
-def start_reason(topic: str, consume_from: ConsumeStart, pops: bool = False) -> StartReason:
+def start_reason(topic: str, consume_from: ConsumeStart, mode: ConsumeMode) -> StartReason:
     """Why a group without an offset begins where it begins in a queue of ``topic`` that lost its first message."""
-    is_time = not isinstance(consume_from, ConsumeFrom) and not pops
+    is_time = not isinstance(consume_from, ConsumeFrom) and mode is ConsumeMode.PULL
     if is_retry_topic(topic):
         return StartReason.RETRY_TOPIC_WITH_TIME if is_time else StartReason.RETRY_TOPIC
     if consume_from is ConsumeFrom.FIRST:
         return StartReason.FIRST
-    if pops:
+    if mode is ConsumeMode.POP:
         return StartReason.POP
     return StartReason.TIME if is_time else StartReason.LAST
 
@@ -202,7 +202,7 @@ def start_reason(topic: str, consume_from: ConsumeStart, pops: bool = False) -> 
 class GroupStart:
     """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for.
 
-    ``pops``: it pops. Then with ``from_first_message``, it begins at offset 0 while a queue has it; and with
+    With the ``mode`` POP and ``from_first_message``, it begins at offset 0 while a queue has it; and with
     ``commits_at_pop``, the broker keeps the offset after the last message that a pop read. Of a group in order, it
     keeps that after the last acknowledged one; ``handed_out`` are those after the last one that it popped, by queue id.
     ``is_in_order``: it pops in order.
@@ -212,7 +212,7 @@ class GroupStart:
     consume_from: ConsumeStart
     offsets_so_far: OffsetsSoFar
     broker_offsets: BrokerOffsets
-    pops: bool = False
+    mode: ConsumeMode = ConsumeMode.PULL
     from_first_message: bool = True
     commits_at_pop: bool = False
     handed_out: Offsets = field(default_factory=dict)
@@ -236,8 +236,8 @@ class GroupStart:
         committed = known_offsets(self.key, at, self.offsets_so_far, (), restarts) if known else {}
         queues = self.broker_offsets.min_offsets.get(topic, {})
         has_all_first = not any(queues.values()) and (bool(queues) or self.broker_offsets.is_whole)
-        without_offset = start_reason(topic, self.consume_from, self.pops)
-        begins_at_first = self.from_first_message or not self.pops
+        without_offset = start_reason(topic, self.consume_from, self.mode)
+        begins_at_first = self.from_first_message or self.mode is ConsumeMode.PULL
         by_queue: dict[int, StartReason] = {}
         for queue_id in queue_ids:
             if queue_id in known:
@@ -256,10 +256,10 @@ class GroupStart:
     def shortened_tonight(self) -> list[int]:
         """The queues of which the broker deleted messages in the night: before that, it begins at other ones."""
         topic, so_far = self.key[1], self.offsets_so_far
-        reason = start_reason(topic, self.consume_from, self.pops)
+        reason = start_reason(topic, self.consume_from, self.mode)
         needs_first_message = reason.with_first_message is not reason
         if self.broker_offsets.log_start <= (so_far.log_start or 0) or (
-            needs_first_message and self.pops and not self.from_first_message
+            needs_first_message and self.mode is ConsumeMode.POP and not self.from_first_message
         ):
             return []
         queues = self.broker_offsets.min_offsets.get(topic, {}).items()
@@ -276,7 +276,9 @@ class GroupStart:
 
     def _without_offsets(self, at: int) -> Position:
         asked = self.key[1], at, self.consume_from, self.broker_offsets
-        return first_pop(*asked, self.from_first_message) if self.pops else first_position(*asked)
+        if self.mode is ConsumeMode.POP:
+            return first_pop(*asked, self.from_first_message)
+        return first_position(*asked)
 
 
 # Committed offsets when the night ends.
@@ -706,10 +708,6 @@ def by_kind(windows: Sequence[PullWindow]) -> tuple[list[PullWindow], list[PullW
     )
 
 
-def _mode(row: SubscriptionRow) -> ConsumeMode:
-    return ConsumeMode.POP if row.pops else ConsumeMode.PULL
-
-
 class GroupNightPlan:
     """Computes the pull windows of one group on one topic in a night. ``line``: what happens to it in the night."""
 
@@ -885,7 +883,7 @@ class GroupNightPlan:
                 self._filters.at(leave.before, leave.at - 1), leave.before.valid_from, available_at=leave.at,
                 offsets=passed, only_listed=True,
                 physical_ranges=self._physical_ranges(leave.at, self._broker_offsets.log_start),
-                kind=WindowKind.BACKLOG, reason=Reason.COMMITTED_AWAY, mode=_mode(leave.before),
+                kind=WindowKind.BACKLOG, reason=Reason.COMMITTED_AWAY, mode=leave.before.mode,
             )  # fmt: skip
             if passed:
                 self._windows.add(window)
@@ -952,7 +950,7 @@ class GroupNightPlan:
         end = later[0].at if later else FOREVER
         self._windows.unread.note_pulls(row, begin, end)
         for start, stop, in_force in self._filters.during(row, begin, end):
-            window = PullWindow(in_force, row.valid_from, start, stop, reason=self._reason, mode=_mode(row))
+            window = PullWindow(in_force, row.valid_from, start, stop, reason=self._reason, mode=row.mode)
             self._windows.add(window)
 
     def _start(self, step: TimelineStep, kind: WindowKind) -> None:
@@ -974,7 +972,7 @@ class GroupNightPlan:
             self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
             only_listed=position.stored_from is not None,
             physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
-            kind=kind, reason=self._reason, mode=_mode(step.row),
+            kind=kind, reason=self._reason, mode=step.row.mode,
         )  # fmt: skip
         if not self._broker_offsets.min_offsets:
             before = {each: (NO_BEGIN, begin) for each, (begin, _) in window.physical_ranges.items()}
@@ -1047,7 +1045,7 @@ class GroupNightPlan:
         window = PullWindow(
             message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True,
             physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
-            kind=WindowKind.RESET, reason=Reason.RESET, mode=_mode(step.row),
+            kind=WindowKind.RESET, reason=Reason.RESET, mode=step.row.mode,
         )  # fmt: skip
         self._windows.add(window)
         if asked < offset:
@@ -1068,7 +1066,7 @@ class GroupNightPlan:
         self._windows.leave(restart.queue_id)
         self._windows.move(restart.queue_id)
         if is_pulling:
-            self.uncertain.held_in_old_queue(restart, row, _mode(row))
+            self.uncertain.held_in_old_queue(restart, row, row.mode)
         elif not (self._begins_anew and restart.keeps_offsets):
             self._position.begin_again(restart)
 
@@ -1095,7 +1093,7 @@ class GroupNightPlan:
             physical_ranges = self._physical_ranges(self._windows.at, log_start=0)
             window = PullWindow(
                 self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True,
-                physical_ranges=physical_ranges, kind=WindowKind.BACKLOG, reason=Reason.WAS_BEHIND, mode=_mode(row),
+                physical_ranges=physical_ranges, kind=WindowKind.BACKLOG, reason=Reason.WAS_BEHIND, mode=row.mode,
             )  # fmt: skip
             self._windows.add(self._windows.unread.keep(window, as_of))
 

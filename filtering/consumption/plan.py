@@ -58,7 +58,7 @@ from filtering.consumption.uncertainty import (
 )
 from filtering.delivery.entries import Int64s
 from filtering.delivery.message_filter import FiltersInForce
-from filtering.delivery.pull_window import ConsumeMode, PullWindow, UncertainRange
+from filtering.delivery.pull_window import PullWindow, UncertainRange
 from filtering.frozen import frozen
 from filtering.names import retry_topics, subscribed_topic
 from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
@@ -67,6 +67,7 @@ from filtering.sql92 import Expressions
 from filtering.subscriptions.events import (
     SENT_WITH_REQUESTS,
     ConsumeFrom,
+    ConsumeMode,
     GroupTopic,
     Operation,
     SubscriptionEvent,
@@ -223,15 +224,18 @@ class _NightPlanner:
 
     def _group_start(self, key: GroupTopic, rows: Sequence[SubscriptionRow]) -> GroupStart:
         consume_from = self._first_starts[key].consume_from if key in self._first_starts else ConsumeFrom.LAST
-        pops = any(row.pops for row in rows)
+        start = GroupStart(key, consume_from, self._offsets_so_far, self._broker_offsets)
+        if not any(row.pops for row in rows):
+            return start
         is_in_order = key[0] in self._pop_groups.in_order
-        commits_at_pop = pops and not (is_in_order or self._config.enable_pop_buffer_merge)
-        from_first = self._config.init_pop_offset_by_check_msg_in_mem
-        handed_out = self._pop_groups.handed_out.get(key, {}) if pops and is_in_order else {}
-        return GroupStart(
-            key, consume_from, self._offsets_so_far, self._broker_offsets, pops, from_first, commits_at_pop, handed_out,
-            pops and is_in_order,
-        )  # fmt: skip
+        return replace(
+            start,
+            mode=ConsumeMode.POP,
+            from_first_message=self._config.init_pop_offset_by_check_msg_in_mem,
+            commits_at_pop=not (is_in_order or self._config.enable_pop_buffer_merge),
+            handed_out=self._pop_groups.handed_out.get(key, {}) if is_in_order else {},
+            is_in_order=is_in_order,
+        )
 
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
         restarts = self._broker_offsets.restarts.get(key[1], ())

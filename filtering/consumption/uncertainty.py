@@ -24,7 +24,6 @@ from filtering.delivery.message_filter import FiltersInForce, MessageFilter
 from filtering.delivery.pull_window import (
     EVERYWHERE,
     NO_END,
-    ConsumeMode,
     OffsetRange,
     PullWindow,
     Reason,
@@ -33,7 +32,7 @@ from filtering.delivery.pull_window import (
 )
 from filtering.predicate import FALSE, TRUE, And, Or, Predicate
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.events import GRPC_SIMPLE, GroupTopic, Operation, SubscriptionEvent
+from filtering.subscriptions.events import GRPC_SIMPLE, ConsumeMode, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import state_at
 from filtering.subscriptions.inconsistency import GroupClients, SeemingDisagreement
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -362,7 +361,7 @@ def registered_only(
         begin = after_night(as_of, row.valid_from)
         asked = state_at(rows, row.valid_from)
         if row.valid_from not in carried and asked is not None and begin < row.end:
-            both = asked, replace(row, topic=asked.topic, pops=True)
+            both = asked, replace(row, topic=asked.topic, mode=ConsumeMode.POP)
             if filters.is_pulling(both[1]):
                 filters_of_both = [filters.at(subscription, row.valid_from) for subscription in both]
                 yield matched_by_some(filters_of_both, begin, row.end, row.valid_from, Reason.UNTIL_NEW_CLIENT)

@@ -18,7 +18,7 @@ from filtering.predicate import FALSE, TRUE, And, IsPresent, Not, Or, Predicate,
 from filtering.pulls import is_pulling, refusal
 from filtering.sql92 import CompiledExpression
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.events import ConsumeMode, GroupTopic
 from filtering.subscriptions.history import in_force_at
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
@@ -238,13 +238,13 @@ class NightFilters:
             group: FiltersInForce(rows, config, most_attempts(group)) for group, rows in self._rows.items()
         }
 
-    def at(self, key: GroupTopic, valid_from: int, instant: int, pops: bool = False) -> MessageFilter:
+    def at(self, key: GroupTopic, valid_from: int, instant: int, mode: ConsumeMode = ConsumeMode.PULL) -> MessageFilter:
         """The filter at an instant (ms) of the subscription of a group and topic that is in force since then (ms).
 
-        ``pops``: that of a request which pops the topic, which may be a retry topic.
+        With the ``mode`` POP, that of a request which pops the topic, which may be a retry topic.
         """
         group, topic = key
         rows = {row.topic: row for row in in_force_at(self._rows[group], valid_from)}
         row = rows.get(topic) or rows[subscribed_topic(group, topic)]
-        row = replace(row, pops=pops)
+        row = replace(row, mode=mode)
         return self._filters[group].at(row if row.topic == topic else row.of_retry_topic(topic), instant)

@@ -16,7 +16,7 @@ from filtering.delivery.entries import Int32s, Int64s
 from filtering.delivery.message_filter import MessageFilter
 from filtering.frozen import frozen
 from filtering.predicate import FALSE, Predicate
-from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.events import ConsumeMode, GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, FOREVER
 
@@ -157,13 +157,6 @@ RECEIPT_NOT_KNOWN = BY_ANOTHER_FILTER - {Reason.HELD_PULL} | {
 
 Those of groups that pop or broadcast are uncertain as a whole, and not listed.
 """
-
-
-class ConsumeMode(StrEnum):
-    """How a group gets messages, as ``mode`` of pull_windows."""
-
-    PULL = "PULL"
-    POP = "POP"
 
 
 def is_about(kind: WindowKind, night: int, first: Number, is_late: Flag) -> Any:

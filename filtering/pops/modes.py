@@ -25,7 +25,14 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Offsets
 from filtering.frozen import frozen
 from filtering.rocketmq_version import RocketMQVersion
-from filtering.subscriptions.events import GRPC_PUSH, REMOTING_POP, GroupTopic, Operation, SubscriptionEvent
+from filtering.subscriptions.events import (
+    GRPC_PUSH,
+    REMOTING_POP,
+    ConsumeMode,
+    GroupTopic,
+    Operation,
+    SubscriptionEvent,
+)
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING, FOREVER
 
@@ -307,14 +314,16 @@ def _intervals(marks: Sequence[tuple[int, bool]]) -> list[Interval]:
 
 def pulled_rows(rows: Sequence[SubscriptionRow], pops: Sequence[Interval]) -> list[SubscriptionRow]:
     """The states of a group and topic, in which it does not consume while it pops."""
-    return [replace(row, is_consuming=row.is_consuming and not pops_then) for row, pops_then in _parts(rows, pops)]
+    return [
+        replace(row, is_consuming=row.is_consuming and mode is ConsumeMode.PULL) for row, mode in _parts(rows, pops)
+    ]
 
 
 def as_consumed(row: SubscriptionRow, pops: Pops) -> SubscriptionRow:
     """A subscription as its group consumes by it: each pop of one that pops brings its own."""
     known = pops.recorded.get(row.key, pops.planned.get(row.key, ()))
     pops_then = any(since < row.end <= until for since, until in known)
-    return row if row.pops == pops_then else replace(row, pops=pops_then)
+    return replace(row, mode=ConsumeMode.POP if pops_then else ConsumeMode.PULL)
 
 
 def popped_rows(
@@ -327,8 +336,8 @@ def popped_rows(
     subscription asks with the former one until it restarts.
     """
     states: list[SubscriptionRow] = []
-    for part, pops_then in _parts(rows, pops):
-        row = replace(part, pops=pops_then)
+    for part, mode in _parts(rows, pops):
+        row = replace(part, mode=mode)
         before = states[-1] if states and states[-1].valid_to == row.valid_from else None
         event = changes.get(row.valid_from)
         if before is not None and before.is_consuming and before.pops and row.is_consuming and row.pops:
@@ -341,11 +350,12 @@ def popped_rows(
     return states
 
 
-def _parts(rows: Iterable[SubscriptionRow], pops: Sequence[Interval]) -> Iterator[tuple[SubscriptionRow, bool]]:
-    """The states, cut where the group begins or ends to pop, and whether it pops in each part."""
+def _parts(rows: Iterable[SubscriptionRow], pops: Sequence[Interval]) -> Iterator[tuple[SubscriptionRow, ConsumeMode]]:
+    """The states, cut where the group begins or ends to pop, each with its mode."""
     for row in rows:
         cuts = {at for interval in pops for at in interval if row.valid_from < at < row.end}
         bounds = [row.valid_from, *sorted(cuts), row.end]
         for begin, stop in pairwise(bounds):
             part = replace(row, valid_from=begin, valid_to=None if stop == FOREVER else stop)
-            yield part, any(since <= begin < until for since, until in pops)
+            pops_then = any(since <= begin < until for since, until in pops)
+            yield part, ConsumeMode.POP if pops_then else ConsumeMode.PULL

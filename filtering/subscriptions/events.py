@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -91,6 +91,13 @@ POPPING_PROTOCOLS = (GRPC_SIMPLE, GRPC_PUSH, REMOTING_POP)
 PROTOCOLS = (*POPPING_PROTOCOLS, "remoting")
 """How a client consumes: a SimpleConsumer or a PushConsumer through a proxy, a push consumer whose group was switched
 to POP, or a consumer that pulls."""
+
+
+class ConsumeMode(StrEnum):
+    """How a group gets messages, as ``mode`` of pull_windows."""
+
+    PULL = "PULL"
+    POP = "POP"
 
 
 class ConsumeFrom(Enum):

@@ -10,7 +10,7 @@ from filtering.names import retry_topics
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import CompiledExpression, Expressions
 from filtering.subscription_data import SUB_ALL, TAG, Filter, build_subscription_data, is_tag_type
-from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.events import ConsumeMode, GroupTopic
 from filtering.time_spans import FOREVER
 
 
@@ -88,7 +88,7 @@ class SubscriptionRow(State):
     ``expression`` is the one that the broker uses for pulls: the one sent with the pull (``sent_with_pull``, without
     the bit map), else the registered one. If the group has left (not ``registered``), it is its last one. A TAG
     subscription in ``class_filter_mode`` has the name of a class as its expression, and no tags. ``is_consuming``: the
-    group is online, whether the broker accepts its pulls or not. ``pops``: it pops, and each request brings this
+    group is online, whether the broker accepts its pulls or not. With the ``mode`` POP, each request brings this
     subscription.
 
     ``filter_data`` is the ConsumerFilterData in the broker's registry, or None. It sets bits in the bit maps. It
@@ -104,7 +104,11 @@ class SubscriptionRow(State):
     class_filter_mode: bool
     compiled: CompiledSubscription
     filter_data: ConsumerFilterData | None
-    pops: bool = False
+    mode: ConsumeMode = ConsumeMode.PULL
+
+    @property
+    def pops(self) -> bool:
+        return self.mode is ConsumeMode.POP
 
     @property
     def filter(self) -> Filter:

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from filtering.delivery import MATCH, Outcome
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import ConsumeMode, PullWindow
+from filtering.delivery.pull_window import PullWindow
 from filtering.names import subscribed_topic
 from filtering.pops.handed_out import NONE, matching, nth
-from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.events import ConsumeMode, GroupTopic
 from filtering.traces import Covered, Mask, denied, ends_with_change, is_new_delivery, is_open, of_most_traced_try
 from jobs.night.commit import Changes
 from jobs.night.past import BrokerState

@@ -15,7 +15,6 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from filtering.delivery.pull_window import ConsumeMode
 from filtering.frozen import frozen
 from filtering.java import LONG_MAX, has_half_a_pair, parse_int
 from filtering.names import LMQ_QUEUE_ID
@@ -28,7 +27,7 @@ from filtering.rocketmq_version import (
     since_text_searches,
     up_to_4,
 )
-from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.events import ConsumeMode, GroupTopic
 from schemas.errors import UsageError
 from schemas.rocketmq_store.rocksdb import (
     DEFAULT_FAMILY,

@@ -8,7 +8,7 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.pulls import ResponseCode, refusal
-from filtering.subscriptions.events import Operation, SubscriptionEvent, parse_event_lines
+from filtering.subscriptions.events import ConsumeMode, Operation, SubscriptionEvent, parse_event_lines
 from filtering.subscriptions.history import in_force_at, subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from tests.unit.broker import cases
@@ -98,7 +98,8 @@ def test_a_subscription_sent_with_the_pull() -> None:
 
 def test_a_pop_is_refused_only_if_its_expression_does_not_compile() -> None:
     good, bad = (
-        dataclasses.replace(row(text, operation=Operation.POP_SUBSCRIPTION), pops=True) for text in ("qty > 1", "qty >")
+        dataclasses.replace(row(text, operation=Operation.POP_SUBSCRIPTION), mode=ConsumeMode.POP)
+        for text in ("qty > 1", "qty >")
     )
     assert pull_refusal(good, 99, BrokerConfig()) is None
     assert pull_refusal(bad, 99, FILTERING) == ResponseCode.SUBSCRIPTION_PARSE_FAILED.value

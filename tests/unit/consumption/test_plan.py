@@ -13,11 +13,11 @@ from filtering.consumption.group import Position, first_pop, first_position, kno
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets, offset_by_time
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.consumption.uncertainty import ENTRY_DELAY, FIRST_PULL, HELD_PULL_MS, REQUEST_GAP, SETTINGS
-from filtering.delivery.pull_window import NO_END, ConsumeMode, PullWindow, Reason, WindowKind
+from filtering.delivery.pull_window import NO_END, PullWindow, Reason, WindowKind
 from filtering.pops.modes import PopGroups, PopModes
 from filtering.predicate import TRUE, TextIn
 from filtering.sql92 import compile
-from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent, in_order, parse_event
+from filtering.subscriptions.events import ConsumeFrom, ConsumeMode, SubscriptionEvent, in_order, parse_event
 from filtering.subscriptions.history import states_by_key, subscription_history
 
 MINUTE = 60_000
