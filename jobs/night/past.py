@@ -35,7 +35,7 @@ from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import NightFilters
 from filtering.delivery.pull_window import PullWindow, WindowKind
 from filtering.frozen import frozen
-from filtering.pops.modes import PopGroups
+from filtering.pops.modes import PopGroups, PopModes
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent, with_offsets
 from filtering.subscriptions.history import subscription_history
@@ -52,6 +52,7 @@ from schemas.run_ledger import (
     IN_DATABASE,
     IS_ESTIMATED,
     NOT_COMMITTED,
+    POP_MODES,
     QUEUES,
     WATCHED_TO,
     LedgerEntry,
@@ -118,6 +119,12 @@ class BrokerState:
     ) -> list[SubscriptionRow]:
         """The history of subscriptions after some events, for a night after these with the configuration ``broker``."""
         return subscription_history(events, broker, expressions, earlier_configs(self.nights))
+
+    @property
+    def pop_modes(self) -> PopModes:
+        """When groups are known to pop, up to the last night."""
+        text = self.last.inputs.get(POP_MODES) if self.last else None
+        return PopModes() if text is None else PopModes.from_text(text)
 
     @property
     def as_of(self) -> int | None:

@@ -24,7 +24,7 @@ from jobs.night.commit import Changes, commit, next_run
 from jobs.night.inputs import SubscriptionFile
 from jobs.night.night import by_topic
 from jobs.night.rows import FilteredPart, current_offset_rows, progress_rows
-from jobs.night.tasks import Work, filter_stored, works_by_topic
+from jobs.night.tasks import Work, filter_entries, run_on_stored, works_by_topic
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table_rows import sorted_by
 from schemas.delta.warehouse import Warehouse
@@ -101,7 +101,7 @@ def replay(
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
     ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
-    result = filter_stored(ranges, facts.warehouse, work, session)
+    result = run_on_stored(filter_entries, ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupNight(row.key, is_consuming=True, decided_to=_unread(clients.get(row.key))) for row in in_force]
     rows = progress_rows(

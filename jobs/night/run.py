@@ -18,8 +18,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ from filtering.consumption.offsets import BrokerOffsets
 from filtering.counted import counted, listed
 from filtering.frozen import frozen
 from filtering.names import is_system_group
-from filtering.pops.modes import PopGroups, PopModes
+from filtering.pops.modes import PopGroups
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -66,7 +66,6 @@ from schemas.errors import UsageError, time_text
 from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade, withdrawals_text
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import (
-    ASSUMED_QUEUES,
     CUT,
     DAMAGED_BODIES,
     GIVEN,
@@ -74,15 +73,12 @@ from schemas.run_ledger import (
     LAST_MESSAGE,
     LAST_STORED,
     MESSAGE_LOG,
-    MULTI_QUEUES,
     NOT_COMMITTED,
     NUMBERED_LINES,
     POP_GROUPS,
-    POP_MODES,
     READ_QUEUES,
     REPEATED_FROM,
     REPLAY,
-    RESETS_BY_TIME,
     RUN_LEDGER,
     WITHDRAWN,
     LedgerEntry,
@@ -117,8 +113,8 @@ def ledger_entry(
     if Step.DELIVER in steps:
         stored = last_stored(changes)
         inputs[LAST_STORED] = "" if stored is None else str(stored)
-        inputs |= decided(night, outcome)
-    topics = outcome.rows.topics if Step.DELIVER in steps else night.offsets.read_queues
+        inputs |= outcome.decided
+    topics = outcome.rows.topics if night.delivers else night.offsets.read_queues
     inputs[READ_QUEUES] = json.dumps({topic: n for topic, n in night.offsets.read_queues.items() if topic in topics})
     inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
     if plan is None:
@@ -145,24 +141,6 @@ def ledger_entry(
         as_of=night.as_of if Step.DELIVER in steps else (last.as_of if last else None),
         remarks=tuple(remarks),
     )
-
-
-def decided(night: Night, outcome: NightOutcome) -> dict[str, str]:
-    """What nights have decided so far that is in no other table: inputs of the next ones.
-
-    Where clients with different tags shared queues of an unknown number, the offsets of resets by time, how far LMQs
-    came, and which groups pop.
-    """
-    before = night.state.last.assumed_queues if night.state.last is not None else {}
-    inputs = {**before, **outcome.plan.assumed}
-    assumed = json.dumps([(*key, queues) for key, queues in sorted(inputs.items())])
-    multi_queues = json.dumps([(*key, *astuple(queue)) for key, queue in sorted(night.multi_queues.items())])
-    return {
-        ASSUMED_QUEUES: assumed,
-        RESETS_BY_TIME: json.dumps(night.resets_by_time),
-        MULTI_QUEUES: multi_queues,
-        POP_MODES: night.pop_modes.text,
-    }
 
 
 def _not_beyond(messages: NewMessages, offset: int | None) -> int | None:
@@ -471,8 +449,8 @@ class NightRunner:
             forget_undelivered_offsets(state, changes)
         return Night(
             broker=start.broker.config, state=state, events=events_until(start.events.events, as_of), offsets=offsets,
-            messages=messages, changes=changes, expressions=self.expressions, session=self._spark, as_of=as_of,
-            steps=steps, hooks=hooks, **_pops(state.last, start.fingerprints.get(POP_GROUPS), as_of),
+            messages=messages, pop_groups=_pop_groups(start.fingerprints, state.last), changes=changes,
+            expressions=self.expressions, session=self._spark, as_of=as_of, steps=steps, hooks=hooks,
         )  # fmt: skip
 
     def _plan_log(self, snapshot: StoreSnapshot | None, state: BrokerState, new_epoch: bool) -> LogPlan | None:
@@ -542,25 +520,22 @@ class NightRunner:
         stored = past.stored if past.stored[0] < past.stored[1] else None
         night = Night(
             broker=config, state=state, events=events_until(events, as_of), offsets=past.offsets,
-            messages=NewMessages(stored=stored), changes=replace(changes, run=past.entry.run),
-            expressions=self.expressions, session=self._spark, as_of=as_of, hooks=hooks if past.entry.hooks else (),
-            **_pops(state.last, past.entry.inputs.get(POP_GROUPS), as_of),
+            messages=NewMessages(stored=stored), pop_groups=_pop_groups(past.entry.inputs, state.last),
+            changes=replace(changes, run=past.entry.run), expressions=self.expressions, session=self._spark,
+            as_of=as_of, hooks=hooks if past.entry.hooks else (),
         )  # fmt: skip
         outcome = night.run()
         rows = outcome.rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
-        inputs = {**past.entry.inputs, **decided(night, outcome)}
+        inputs = {**past.entry.inputs, **outcome.decided}
         entry = replace(past.entry, broker_config=config.changed, inputs=inputs)
         return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
 
 
-def _pops(last: LedgerEntry | None, groups: str | None, as_of: int) -> dict[str, Any]:
-    """What a night knows of groups that pop: from the night before, and from the configuration of its snapshot."""
-    before = {} if last is None else last.inputs
-    text = groups if groups is not None else before.get(POP_GROUPS)
-    pop_groups = PopGroups() if text is None else PopGroups.from_text(text)
-    modes = PopModes.from_text(before[POP_MODES]) if POP_MODES in before else PopModes()
-    return {"pop_groups": pop_groups, "pop_modes": modes.with_configuration(pop_groups, as_of)}
+def _pop_groups(inputs: Mapping[str, str], last: LedgerEntry | None) -> PopGroups:
+    """What the configuration says of groups that pop: in the snapshot of a night, or in the last one before."""
+    text = inputs.get(POP_GROUPS) or (last.inputs.get(POP_GROUPS) if last is not None else None)
+    return PopGroups.from_text(text) if text else PopGroups()
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, last: LedgerEntry | None) -> int:

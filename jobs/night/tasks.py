@@ -1,14 +1,14 @@
 """The work of a night's tasks, and their results. Both travel between the driver and its workers.
 
 A task gets a Work: the filters of each topic, and the folders of the tables that it writes. It returns a TaskResult:
-the files that it wrote, the counts of each window (TopicCounts), and how far each queue came (QueueProgress). Two
+the files that it wrote, the counts of each window (TopicCounts), and how far each queue came (QueueProgress). Three
 functions run as tasks:
 
 - :func:`read_range` reads a range of the broker's log (LogRange), from bytes to rows of all tables.
-- :func:`filter_stored_range` reads messages that earlier nights stored: to make their entries, or to filter the entries
-  that they have, for groups that pull them only now.
+- :func:`make_entries` makes the entries of stored messages that have none yet, and filters them.
+- :func:`filter_entries` filters stored messages that have entries, for groups that pull them only now.
 
-Both give their messages to a NightWriter. It collects them until there are enough of a topic, makes the consume queue
+All give their messages to a NightWriter. It collects them until there are enough of a topic, makes the consume queue
 entries (NewEntries), runs the topic's filters on them (TopicFilters), applies clients' hooks, packs the deliveries
 into blocks, counts, and writes files. Results are added to each other in the order of the log. Entries in LMQs are made
 in one more pass (:func:`make_lmq_entries`).
@@ -17,7 +17,7 @@ in one more pass (:func:`make_lmq_entries`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -33,6 +33,7 @@ from filtering.delivery import Outcome, topic_filters
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, MatchSets, block_matches, block_rows, recipients
 from filtering.delivery.entries import MULTI_QUEUE_OFFSET, Entries, Int32s, Int64s, MultiDispatch, has_entry
 from filtering.delivery.filter_hooks import Hook, after_hooks
+from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.delivery.pull_window import FilterDataInForce, PullWindow, UncertainRange
 from filtering.delivery.topic_filters import BlockResult, TopicFilters, UncertainEntries, count_lost_pulls
 from filtering.frozen import frozen
@@ -254,7 +255,7 @@ class NewEntries:
             for topic, in_log_order in messages.rows_by_topic(batch.is_due & has_entry(messages.sys_flag))
         }
         rows = np.concatenate([np.empty(0, np.int64), *topic_entries.values()])
-        tags_code = np.array(tags_codes(messages.named["TAGS"].take(pa.array(rows))))
+        tags_code = np.array(tags_codes(messages.named[TAGS_PROPERTY].take(pa.array(rows))))
         bounds = np.cumsum([0, *map(len, topic_entries.values())]).tolist()
         topics = list(topic_entries)
         if SCHEDULE_TOPIC in topic_entries:
@@ -323,7 +324,7 @@ class NewEntries:
 
 def _scheduled_tags_codes(messages: Messages, rows: Int64s, delay_levels: Sequence[int]) -> pa.Int64Array:
     """The tags codes of some messages of SCHEDULE_TOPIC."""
-    tags = messages.named["TAGS"].take(pa.array(rows))
+    tags = messages.named[TAGS_PROPERTY].take(pa.array(rows))
     delays = messages.properties([DELAY_PROPERTY], rows)
     if not delays:
         return tags_codes(tags)
@@ -333,6 +334,8 @@ def _scheduled_tags_codes(messages: Messages, rows: Int64s, delay_levels: Sequen
 
 
 WRITTEN_BY_TASKS = (COMMITLOG, POP_RECORDS, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE, CONSUMPTIONS)
+TABLES_OF_LOG = (COMMITLOG, POP_RECORDS, QUARANTINE, CONSUMPTIONS)
+"""Those with what the log has. The others follow from it."""
 
 
 # The writer.
@@ -549,23 +552,39 @@ def _quarantine(writer: NightWriter, damage: list[Damage]) -> None:
 # Stored messages.
 
 
-def filter_stored_range(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> TaskResult:
-    """Filters a range of stored messages, and writes files of the tables in ``work``.
-
-    If they include consumequeue, the messages are those without an entry, otherwise those with one.
-    """
+def make_entries(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> TaskResult:
+    """Makes the entries of those stored messages of a range that have none, and filters them."""
     writer = NightWriter(work)
-    wanted = work.wanted
-    if CONSUMEQUEUE.name in work.tables:
-        names = {name for topic_names in wanted.values() for name in topic_names} | {DELAY_PROPERTY}
-        entries = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps=False)
-        for messages in read_messages(commitlog, part.message_files, part.offsets, None, names):
-            _, has_entry = entries.find(messages.commitlog_offset)
-            writer.add(messages.take(np.flatnonzero(~has_entry)) if has_entry.any() else messages)
-    else:
-        for block in read_entries(part, commitlog, consumequeue, wanted):
-            writer.filter_stored(block)
+    names = {name for topic_names in work.wanted.values() for name in topic_names} | {DELAY_PROPERTY}
+    entries = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps=False)
+    for messages in read_messages(commitlog, part.message_files, part.offsets, None, names):
+        _, has_entry = entries.find(messages.commitlog_offset)
+        writer.add(messages.take(np.flatnonzero(~has_entry)) if has_entry.any() else messages)
     return writer.close()
+
+
+def filter_entries(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> TaskResult:
+    """Filters those stored messages of a range that have entries."""
+    writer = NightWriter(work)
+    for entries in read_entries(part, commitlog, consumequeue, work.wanted):
+        writer.filter_stored(entries)
+    return writer.close()
+
+
+def run_on_stored(
+    task: Callable[..., TaskResult],
+    ranges: Sequence[StoredRange],
+    warehouse: Warehouse,
+    work: Work,
+    session: Session,
+) -> TaskResult:
+    """Runs :func:`make_entries` or :func:`filter_entries` for some ranges of stored messages, as parallel tasks."""
+    commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
+    run = partial(task, commitlog=commitlog, consumequeue=consumequeue, work=work)
+    total = TaskResult()
+    for result in run_tasks(ranges, run, sum(part.size for part in ranges), session):
+        total.add(result)
+    return total
 
 
 def make_lmq_entries(
@@ -596,12 +615,3 @@ def make_lmq_entries(
     result = writer.close()
     result.in_lmqs = sum(file.rows for file in result.files[CONSUMEQUEUE.name])
     return result
-
-
-def filter_stored(ranges: Sequence[StoredRange], warehouse: Warehouse, work: Work, session: Session) -> TaskResult:
-    commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
-    read = partial(filter_stored_range, commitlog=commitlog, consumequeue=consumequeue, work=work)
-    total = TaskResult()
-    for result in run_tasks(ranges, read, sum(part.size for part in ranges), session):
-        total.add(result)
-    return total
