@@ -48,7 +48,7 @@ from jobs.night.inputs import (
     read_filter_hooks,
     read_subscriptions,
 )
-from jobs.night.night_inputs import NightInputs, NightOptions
+from jobs.night.night_inputs import NightInputs
 from jobs.night.run import NightReport, NightRunner
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERIES
@@ -593,11 +593,18 @@ def _message_log(storage: Storage | None) -> Path | None:
 
 @frozen
 class _Night:
-    """A night on a snapshot of a broker, or one without new messages. ``storage`` is the snapshot, if there is one."""
+    """A night on a snapshot of a broker, or one without new messages. ``storage`` is the snapshot, if there is one.
+
+    ``new_epoch`` and ``redo_from`` are options of the first night only.
+    """
 
     entry: BrokerEntry
     storage: Storage | None
-    options: NightOptions
+    steps: frozenset[Step]
+    hooks: Sequence[FilterHook]
+    bodies: Bodies
+    new_epoch: bool
+    redo_from: int | None
 
     def run(self, runner: NightRunner) -> NightReport:
         """Runs the night, and shows its progress."""
@@ -608,10 +615,14 @@ class _Night:
             entry.config, snapshot, runner.last, entry.name, reads_messages=storage is not None, version=entry.version
         )
         subscriptions = entry.read_subscriptions()
-        if subscriptions is None and snapshot is not None and Step.REGISTER in self.options.steps:
+        if subscriptions is None and snapshot is not None and Step.REGISTER in self.steps:
             subscriptions = self._own_list(snapshot, runner.last.get(broker.name))
+        inputs = NightInputs(
+            broker, snapshot, message_log, subscriptions, self.bodies, self.new_epoch, self.redo_from, self.steps,
+            self.hooks,
+        )  # fmt: skip
         with shown_on_terminal(broker.name), compile_time(print_compiles) as compiling:
-            report = runner.run_night(broker, NightInputs(snapshot, subscriptions, message_log), self.options)
+            report = runner.run_night(inputs)
         print_end(report, compiling.seconds)
         return report
 
@@ -620,7 +631,7 @@ class _Night:
 
         None if the user gave the subscriptions of earlier nights: they know more than the list.
         """
-        if last is not None and _has_subscriptions_of_user(last) and not self.options.new_epoch:
+        if last is not None and _has_subscriptions_of_user(last) and not self.new_epoch:
             return None
         damaged: SubscriptionFile | None = None
         for name, content in contents(snapshot.storage, OWN_LIST):
@@ -642,12 +653,6 @@ def _nights(
     entry: BrokerEntry, steps: frozenset[Step], options: argparse.Namespace, hooks: Sequence[FilterHook]
 ) -> list[_Night]:
     """A night for each snapshot of one broker, in order, or one night without new messages if there is none."""
-    first = NightOptions(
-        Bodies(options.bodies),
-        options.new_epoch,
-        options.redo_from,
-        steps,
-        tuple(hooks),
-    )
-    later = replace(first, new_epoch=False, redo_from=None)
-    return [_Night(entry, storage, later if i else first) for i, storage in enumerate(entry.stores or (None,))]
+    first, *later = entry.stores or (None,)
+    night = _Night(entry, first, steps, hooks, Bodies(options.bodies), options.new_epoch, options.redo_from)
+    return [night, *(replace(night, storage=storage, new_epoch=False, redo_from=None) for storage in later)]

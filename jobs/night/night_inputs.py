@@ -134,23 +134,21 @@ _COMPARED_INPUTS = (OFFSET_FILES, SUBSCRIPTION_FILE, MESSAGE_LOG, SOFTWARE)
 
 
 @frozen
-class NightOptions:
-    """The user's options for a night. ``redo_from`` is in ms since the epoch."""
+class NightInputs:
+    """What the user gives for a night of a broker: a snapshot of its store, or a message log, or no messages; and more.
 
+    ``redo_from`` (ms): nights from then on are repeated.
+    """
+
+    broker: Broker
+    snapshot: StoreSnapshot | None
+    message_log: Path | None
+    subscriptions: SubscriptionFile | None
     bodies: Bodies
     new_epoch: bool
     redo_from: int | None
     steps: frozenset[Step]
-    hooks: tuple[FilterHook, ...]
-
-
-@frozen
-class NightInputs:
-    """A snapshot of a store, or a message log, or no messages; and subscriptions."""
-
-    snapshot: StoreSnapshot | None
-    subscriptions: SubscriptionFile | None
-    message_log: Path | None = None
+    hooks: Sequence[FilterHook]
 
     @property
     def rejected_subscriptions(self) -> dict[str, Sequence[InvalidSubscriptionEvent]]:
@@ -163,14 +161,12 @@ class NightInputs:
         rejected = self.subscriptions.rejected if self.subscriptions is not None else {}
         return {f"{name} (subscriptions)" if name in taken else name: lines for name, lines in rejected.items()}
 
-    def fingerprints(
-        self, options: NightOptions, continued: BrokerState, events: NightEvents, broker: Broker
-    ) -> dict[str, str]:
+    def fingerprints(self, continued: BrokerState, events: NightEvents) -> dict[str, str]:
         """Fingerprints of the inputs by kind, which the ledger keeps.
 
         ``continued``: the state to which the night adds; ``events``: its subscription events, and those of the inputs.
         """
-        inputs = {SOFTWARE: VERSION, VERSION_FROM: broker.version_from, HOOKS: text_of(options.hooks)}
+        inputs = {SOFTWARE: VERSION, VERSION_FROM: self.broker.version_from, HOOKS: text_of(self.hooks)}
         # After a cut, the ledger's entry continues an earlier one, but the subscription events stay.
         before = continued.last.inputs if continued.last is not None else {}
         inputs |= {name: before[name] for name in _EVENT_INPUTS if name in before}
@@ -178,8 +174,8 @@ class NightInputs:
             files = message_log_files(self.message_log)
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
             inputs[MESSAGE_LOG] = hashlib.sha256(repr(listed).encode()).hexdigest()
-        if broker.is_given:
-            inputs[MISREAD] = json.dumps(broker.misread)
+        if self.broker.is_given:
+            inputs[MISREAD] = json.dumps(self.broker.misread)
         not_replayed = named = NotReplayed.from_text(before[NOT_REPLAYED]) if NOT_REPLAYED in before else NotReplayed()
         if self.snapshot is not None:
             min_offsets = self.snapshot.offsets.min_offsets
@@ -189,7 +185,7 @@ class NightInputs:
             inputs |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             not_replayed = NotReplayed.in_store(self.snapshot.storage)
             # Which version clients have is not known: they count as of the broker's.
-            inputs[POP_GROUPS] = read_pop_groups(self.snapshot.storage).with_clients(broker.config.version).text
+            inputs[POP_GROUPS] = read_pop_groups(self.snapshot.storage).with_clients(self.broker.config.version).text
             not_replayed = not_replayed.with_broadcasting(named.broadcasting)
             at = self.snapshot.offsets.committed_at
             inputs[COMMITTED_AT] = "" if at is None else str(at)
@@ -214,19 +210,16 @@ class NightInputs:
         return inputs
 
 
-def redo_instant(
-    state: BrokerState, broker: Broker, events: NightEvents, file: SubscriptionFile | None, options: NightOptions
-) -> int | None:
+def redo_instant(inputs: NightInputs, state: BrokerState, events: NightEvents) -> int | None:
     """The time (ms) from which nights are repeated; None if no night is.
 
     Raises UsageError if earlier nights would have other results now, and the user did not say what to do.
     """
-    given = options.redo_from
-    last = state.last
+    given, broker, last = inputs.redo_from, inputs.broker, state.last
     if last is None or last.as_of is None:
         return None
     if events.late_from is not None and (given is None or given > events.late_from):
-        rejected = file.rejected_lines if file is not None else []
+        rejected = inputs.subscriptions.rejected_lines if inputs.subscriptions is not None else []
         why = f" ({counted(len(rejected), 'entry', 'entries')} could not be read: {rejected[0]})" if rejected else ""
         raise UsageError(
             f"the subscriptions differ from those of earlier nights from {time_text(events.late_from)} on, which "
@@ -236,7 +229,7 @@ def redo_instant(
     changed = changed_switches(last.broker, broker.config)
     if changed and given is None:
         why = "; ".join([*changed, *broker.misread])
-        do = "add" if Step.REGISTER in options.steps else "first run register with"
+        do = "add" if Step.REGISTER in inputs.steps else "first run register with"
         raise UsageError(
             f"the broker's switches are not those of the last run ({why}): {do} --redo-from 0 if they "
             f"always had the new values, or --redo-from {last.as_of + 1} if they changed after the last night"
@@ -256,9 +249,7 @@ class NightStart:
     whether the tables have all predicates of this version of mqsieve.
     """
 
-    broker: Broker
     inputs: NightInputs
-    options: NightOptions
     stored: BrokerState
     continued: BrokerState
     log_plan: LogPlan | None
@@ -270,10 +261,10 @@ class NightStart:
     @property
     def is_nothing_new(self) -> bool:
         """Whether the tables have all of it, so that no night is run."""
-        last, log, steps = self.stored.last, self.log_plan, self.options.steps
-        if last is None or self.redo_from is not None or self.events.new or self.broker.config != last.broker:
+        last, log, steps, broker = self.stored.last, self.log_plan, self.inputs.steps, self.inputs.broker
+        if last is None or self.redo_from is not None or self.events.new or broker.config != last.broker:
             return False
-        if not last.has_windows or (last.version_is_assumed and self.broker.version_from == GIVEN):
+        if not last.has_windows or (last.version_is_assumed and broker.version_from == GIVEN):
             return False
         if log is not None and (log.ranges or log.recovered_ranges or log.recovered_bodies or log.cut is not None):
             return False
@@ -299,5 +290,5 @@ class NightStart:
     @property
     def rewrites_subscriptions(self) -> bool:
         """Whether the rows of subscriptions may have changed even if the events are the same."""
-        has_new_config = self.continued.last is None or self.continued.last.broker != self.broker.config
+        has_new_config = self.continued.last is None or self.continued.last.broker != self.inputs.broker.config
         return has_new_config or self.redo_from is not None or not self.is_compiled

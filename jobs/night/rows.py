@@ -38,8 +38,7 @@ from filtering.names import subscribed_topic
 from filtering.subscriptions.events import InvalidSubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes
-from jobs.night.night_inputs import NightEvents, NightInputs
-from jobs.night.past import BrokerState
+from jobs.night.night_inputs import NightStart
 from jobs.night.pops import NO_POP_COUNTS, PopCounts
 from jobs.night.tasks import TaskResult
 from jobs.night.traced_deliveries import CountChange
@@ -442,26 +441,15 @@ def _valid(text: str) -> str:
 # Subscriptions.
 
 
-def write_subscriptions(
-    events: NightEvents,
-    history: Sequence[SubscriptionRow],
-    state: BrokerState,
-    inputs: NightInputs,
-    changes: Changes,
-    rewrite: bool,
-) -> None:
-    """Writes the subscriptions, their events, and the quarantined lines of the subscription file.
-
-    ``rewrite``: the rows of subscriptions may have changed even if the events are the same.
-    """
-    for name, rejected in inputs.rejected_subscriptions.items():
+def write_subscriptions(start: NightStart, history: Sequence[SubscriptionRow], changes: Changes) -> None:
+    """Writes the subscriptions, their events, and the quarantined lines of the subscription file."""
+    for name, rejected in start.inputs.rejected_subscriptions.items():
         replace_rejected(name, rejected, changes)
-    stored = state.events
-    if events.events == stored and not rewrite:
+    events, stored = start.events.events, start.continued.events
+    if events == stored and not start.rewrites_subscriptions:
         return
     changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
-    if events.events[: len(stored)] != stored:
-        changes.replace_rows(SUBSCRIPTION_EVENTS, [event_rows(events.events, 0, changes.run)])
-    elif len(events.events) > len(stored):
-        new = events.events[len(stored) :]
-        changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(new, len(stored), changes.run)])
+    if events[: len(stored)] != stored:
+        changes.replace_rows(SUBSCRIPTION_EVENTS, [event_rows(events, 0, changes.run)])
+    elif len(events) > len(stored):
+        changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(events[len(stored) :], len(stored), changes.run)])

@@ -35,14 +35,13 @@ from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night import Step
 from jobs.night.commit import Changes, commit, compact, next_run
-from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, text_of
+from jobs.night.inputs import Broker, FilterHook, text_of
 from jobs.night.log import LogPlan, NewMessages, last_message, plan_log, read_so_far, unsettled
 from jobs.night.message_log_task import IngestedLog, ingest_message_log
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import (
     NightEvents,
     NightInputs,
-    NightOptions,
     NightStart,
     events_until,
     night_events,
@@ -195,13 +194,12 @@ def _remarks(
     history: Sequence[SubscriptionRow],
     offsets: BrokerOffsets,
 ) -> list[str]:
-    broker, inputs = start.broker, start.inputs
-    nights, as_of = start.continued.nights, start.stored.as_of
+    inputs, nights, as_of = start.inputs, start.continued.nights, start.stored.as_of
     has_messages = log.has_messages or not start.stored.topics
     return [
-        *version_remarks(broker, nights[-1] if nights else None),
-        *log_remarks(broker, inputs.snapshot, start.log_plan, as_of),
-        *input_remarks(broker, inputs, start.options, bool(nights and nights[-1].hooks), has_messages),
+        *version_remarks(inputs.broker, nights[-1] if nights else None),
+        *log_remarks(inputs, start.log_plan, as_of),
+        *input_remarks(inputs, bool(nights and nights[-1].hooks), has_messages),
         *watch_remarks(inputs, as_of),
         *outcome_remarks(outcome, history, offsets),
     ]
@@ -224,10 +222,9 @@ def version_remarks(broker: Broker, last_night: LedgerEntry | None) -> Iterator[
         yield f"other-version: RocketMQ {now} was given, but the store looks like that of {broker.shown}"
 
 
-def log_remarks(
-    broker: Broker, snapshot: StoreSnapshot | None, plan: LogPlan | None, as_of: int | None
-) -> Iterator[str]:
+def log_remarks(inputs: NightInputs, plan: LogPlan | None, as_of: int | None) -> Iterator[str]:
     """Remarks on the log. ``as_of``: the end of the last night, ms; None if there was none."""
+    broker, snapshot = inputs.broker, inputs.snapshot
     if plan is None or snapshot is None:
         return
     if as_of is None and broker.name_in_store is not None:
@@ -272,16 +269,14 @@ def log_remarks(
         yield f"repaired: {messages} the right one now"
 
 
-def input_remarks(
-    broker: Broker, inputs: NightInputs, options: NightOptions, had_hooks: bool, has_messages: bool
-) -> Iterator[str]:
+def input_remarks(inputs: NightInputs, had_hooks: bool, has_messages: bool) -> Iterator[str]:
     """Remarks on missing inputs, and on values of broker.conf that the broker reads in another way than they seem.
 
     ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
     are expected.
     """
-    yield from (f"misread-setting: {line}" for line in broker.misread)
-    if Step.DELIVER in options.steps and not options.hooks and had_hooks:
+    yield from (f"misread-setting: {line}" for line in inputs.broker.misread)
+    if Step.DELIVER in inputs.steps and not inputs.hooks and had_hooks:
         yield "no-filter-hooks: no --filter-hooks: the last run had them, and this one tells also what they would drop"
     if inputs.message_log is not None and not has_messages:
         yield f"no-message: no message: nothing in {inputs.message_log.name} could be decoded"
@@ -336,7 +331,6 @@ class NightReport:
     the processes that filtered messages.
     """
 
-    broker: Broker
     inputs: NightInputs
     events: NightEvents
     history: Sequence[SubscriptionRow]
@@ -345,6 +339,10 @@ class NightReport:
     seconds: float = 0.0
     in_spark: bool = False
     workers: Collection[Worker] = ()
+
+    @property
+    def broker(self) -> Broker:
+        return self.inputs.broker
 
     @property
     def rows(self) -> Mapping[str, int]:
@@ -380,54 +378,53 @@ class NightRunner:
         """The last ledger entry of each broker, by name."""
         return {entry.broker_name: entry for entry in self.entries}
 
-    def run_night(self, broker: Broker, inputs: NightInputs, options: NightOptions) -> NightReport:
+    def run_night(self, inputs: NightInputs) -> NightReport:
         """Adds the new inputs of one broker to the tables. Each table gets one commit; the ledger is last.
 
         Raises UsageError if the inputs do not continue those of earlier nights.
         """
         begun = time.monotonic()
         self._in_spark = False
-        start = self._start(broker, inputs, options)
+        start = self._start(inputs)
+        config, events = inputs.broker.config, start.events.events
         if start.is_nothing_new:
-            history = start.stored.history(start.events.events, broker.config, self.expressions)
-            return NightReport(broker, inputs, start.events, history, seconds=time.monotonic() - begun)
-        changes = self._changes(broker)
+            history = start.stored.history(events, config, self.expressions)
+            return NightReport(inputs, start.events, history, seconds=time.monotonic() - begun)
+        changes = self._changes(inputs.broker.name)
         cut = start.log_plan.cut if start.log_plan else None
-        repeat = plan_repeat(start.stored, cut, start.redo_from, text_of(options.hooks), changes)
+        repeat = plan_repeat(start.stored, cut, start.redo_from, text_of(inputs.hooks), changes)
         state = self._repeat_nights(start, repeat, changes)
         log = IngestedLog(has_messages=False, new=None)
         if inputs.message_log is not None:
-            log = ingest_message_log(inputs.message_log, options.bodies, start.stored.last, changes, self._spark)
+            log = ingest_message_log(inputs.message_log, inputs.bodies, start.stored.last, changes, self._spark)
         night = self._night(start, state, repeat.rest, log, changes)
         outcome = night.run()
         outcome.result.damaged_bodies += log.damaged_bodies
         history = list(night.history)
-        if len(night.events) < len(start.events.events):
-            history = state.history(start.events.events, broker.config, self.expressions)
-        if Step.REGISTER in options.steps:
-            write_subscriptions(start.events, history, start.continued, inputs, changes, start.rewrites_subscriptions)
+        if len(night.events) < len(events):
+            history = state.history(events, config, self.expressions)
+        if Step.REGISTER in inputs.steps:
+            write_subscriptions(start, history, changes)
         remarks = _remarks(start, log, outcome, history, night.offsets)
         fingerprints = {**start.fingerprints, REPEATED_FROM: repeat.nights[0].entry.run if repeat.nights else ""}
         if log.numbered is not None:
             fingerprints[NUMBERED_LINES] = log.numbered.text
         entry = self._commit(changes, ledger_entry(self.job, night, outcome, fingerprints, remarks))
         seconds, workers = time.monotonic() - begun, outcome.result.workers
-        return NightReport(broker, inputs, start.events, history, outcome, entry, seconds, self._in_spark, workers)
+        return NightReport(inputs, start.events, history, outcome, entry, seconds, self._in_spark, workers)
 
-    def _start(self, broker: Broker, inputs: NightInputs, options: NightOptions) -> NightStart:
+    def _start(self, inputs: NightInputs) -> NightStart:
         """Compares the inputs with the tables. Raises UsageError if they do not continue those of earlier nights."""
-        stored = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
+        stored = read_state(self.warehouse, by_broker(self.entries).get(inputs.broker.name, ()))
         is_compiled = keep_compiled(self.warehouse, stored.entries, self.expressions)
-        log_plan = self._plan_log(inputs.snapshot, stored, options.new_epoch)
+        log_plan = self._plan_log(inputs, stored)
         begins_anew = log_plan is not None and log_plan.cut == 0
         continued = BrokerState(()) if begins_anew else stored
-        given = seen_after_nights(inputs.subscriptions, continued, options.redo_from)
-        events = night_events(continued, given, broker.config, self.expressions)
-        redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
-        fingerprints = inputs.fingerprints(options, continued, events, broker)
-        return NightStart(
-            broker, inputs, options, stored, continued, log_plan, events, redo_from, fingerprints, is_compiled
-        )
+        given = seen_after_nights(inputs.subscriptions, continued, inputs.redo_from)
+        events = night_events(continued, given, inputs.broker.config, self.expressions)
+        redo_from = redo_instant(inputs, continued, events)
+        fingerprints = inputs.fingerprints(continued, events)
+        return NightStart(inputs, stored, continued, log_plan, events, redo_from, fingerprints, is_compiled)
 
     def _night(
         self, start: NightStart, state: BrokerState, rest: PhysicalRange | None, log: IngestedLog, changes: Changes
@@ -436,47 +433,47 @@ class NightRunner:
 
         ``log``: what was read of a message log.
         """
-        inputs, steps, hooks = start.inputs, start.options.steps, start.options.hooks
-        messages = NewMessages(start.log_plan, start.options.bodies, rest or stored_before(state, steps))
+        inputs, steps = start.inputs, start.inputs.steps
+        messages = NewMessages(start.log_plan, inputs.bodies, rest or stored_before(state, steps))
         if log.new is not None:
             messages = messages.with_stored(log.new)
         as_of = max(_end_of_night(inputs, start.events, changes, state.last), state.as_of or 0)
-        offsets = _offsets(inputs, state, steps, changes)
+        offsets = _offsets(inputs, state, changes)
         has_queue_ids = log.numbered is None and (inputs.snapshot is not None or state.has_queue_ids)
         known_queues = {**(state.last.read_queues if state.last else {}), **start.read_queues}
         offsets = replace(offsets, read_queues=known_queues, has_queue_ids=has_queue_ids)
         if Step.DELIVER in steps or inputs.snapshot is not None:
             forget_undelivered_offsets(state, changes)
         return Night(
-            broker=start.broker.config, state=state, events=events_until(start.events.events, as_of), offsets=offsets,
+            broker=inputs.broker.config, state=state, events=events_until(start.events.events, as_of), offsets=offsets,
             messages=messages, pop_groups=_pop_groups(start.fingerprints, state.last), changes=changes,
-            expressions=self.expressions, session=self._spark, as_of=as_of, steps=steps, hooks=hooks,
+            expressions=self.expressions, session=self._spark, as_of=as_of, steps=steps, hooks=inputs.hooks,
         )  # fmt: skip
 
-    def _plan_log(self, snapshot: StoreSnapshot | None, state: BrokerState, new_epoch: bool) -> LogPlan | None:
+    def _plan_log(self, inputs: NightInputs, state: BrokerState) -> LogPlan | None:
         """What is new in the log of a store. Raises UsageError if the tables have messages without queue ids."""
-        if snapshot is None:
+        if inputs.snapshot is None:
             return None
-        if not state.has_queue_ids and not new_epoch:
+        if not state.has_queue_ids and not inputs.new_epoch:
             raise UsageError(
                 "earlier nights read a message log without queue ids and offsets, which a store has: give "
                 "--new-epoch to replace its messages, or a new --warehouse"
             )
-        return plan_log(snapshot, read_so_far(state, self.warehouse), self.warehouse, new_epoch)
+        return plan_log(inputs.snapshot, read_so_far(state, self.warehouse), self.warehouse, inputs.new_epoch)
 
     def _spark(self) -> SparkSession:
         """The session, for tasks that go to Spark."""
         self._in_spark = True
         return self.session()
 
-    def _changes(self, broker: Broker) -> Changes:
+    def _changes(self, broker_name: str) -> Changes:
         """The changes of a new run, still empty. The ledger exists from then on.
 
         With an empty ledger, a first run that died differs from a warehouse whose ledger was deleted.
         """
         if not self.warehouse.exists(RUN_LEDGER):
             self.warehouse.log(RUN_LEDGER).create()
-        return Changes(self.warehouse, broker.name, next_run(self.entries))
+        return Changes(self.warehouse, broker_name, next_run(self.entries))
 
     def _commit(self, changes: Changes, entry: LedgerEntry) -> LedgerEntry:
         """Merges small files, commits the tables and then the ledger. Returns the entry with their versions."""
@@ -488,7 +485,7 @@ class NightRunner:
 
     def _repeat_nights(self, start: NightStart, repeat: Repeat, changes: Changes) -> BrokerState:
         """Repeats nights, and removes what the new night makes again. Returns the state after them."""
-        events, continued, broker = start.events.events, start.continued, start.broker
+        events, continued, inputs, broker = start.events.events, start.continued, start.inputs, start.inputs.broker
         if not start.has_windows:  # repeated nights may have late messages of earlier ones
             plan_older_nights(repeat.state, events, start.read_queues, self.expressions, changes)
         state = repeat.state
@@ -499,10 +496,10 @@ class NightRunner:
             if continued.last is not None:
                 before, is_given = continued.last.broker, broker.version_from == GIVEN
                 config = repeated_config(past.entry, before, broker.config, is_given)
-            state = self.repeat_night(config, past, state, events, changes, start.options.hooks)
+            state = self.repeat_night(config, past, state, events, changes, inputs.hooks)
         state = replace(state, entries=[*state.entries, *repeat.undelivered])
         forget_unsettled(state, start.log_plan, changes)
-        if Step.DELIVER in start.options.steps:
+        if Step.DELIVER in inputs.steps:
             forget_undelivered(state, changes)
         return state
 
@@ -551,11 +548,11 @@ def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, la
     return max(stored, events.events[-1].at)
 
 
-def _offsets(inputs: NightInputs, state: BrokerState, steps: frozenset[Step], changes: Changes) -> BrokerOffsets:
+def _offsets(inputs: NightInputs, state: BrokerState, changes: Changes) -> BrokerOffsets:
     """The offsets in the snapshot. For deliver without a store, those in the snapshot that ingest read."""
     if inputs.snapshot is not None:
         watched_to = inputs.subscriptions.watched_to if inputs.subscriptions is not None else None
         return replace(inputs.snapshot.offsets, watched_to=watched_to)
-    if steps != {Step.DELIVER} or state.last is None:
+    if inputs.steps != {Step.DELIVER} or state.last is None:
         return BrokerOffsets()
     return PastOffsets(changes).of(replace(state.last, run=changes.run))

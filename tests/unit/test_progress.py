@@ -19,8 +19,8 @@ njit: Any = numba.njit
 def report(messages: int, seconds: float) -> NightReport:
     """The report of a night that read some messages."""
     entry = cast("Any", SimpleNamespace(rows={"commitlog": messages}))
-    broker = cast("Any", SimpleNamespace(name="broker-a"))
-    return NightReport(broker, cast("Any", None), cast("Any", None), (), None, entry, seconds)
+    inputs = cast("Any", SimpleNamespace(broker=SimpleNamespace(name="broker-a")))
+    return NightReport(inputs, cast("Any", None), (), None, entry, seconds)
 
 
 @pytest.mark.parametrize(
