@@ -44,7 +44,7 @@ def floor(store: Path, warehouse: Path, cores: int) -> Floor:
     with tempfile.TemporaryDirectory(dir=warehouse.parent) as folder:
         target = Storage.at(folder)
         opened = Warehouse.at(str(warehouse))
-        ranges = plan_log(StoreSnapshot(Storage.at(str(store))), None, opened, False).ranges
+        ranges = plan_log(StoreSnapshot(Storage.at(str(store))), None, False).ranges
         files = [
             (table, file.path) for table in (CONSUMEQUEUE, DELIVERY_BLOCKS) for file in opened.files(table, BROKER)
         ]

@@ -18,7 +18,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -26,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.consumption.offsets import NO_QUEUES
 from filtering.frozen import frozen
 from jobs.night.inputs import StoreSnapshot
 from jobs.night.past import BrokerState
@@ -41,7 +41,7 @@ from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk, first_p
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.recovery import fingerprint
 from schemas.rocketmq_store.segments import LogRange, Segment, is_mapped_file
-from schemas.run_ledger import DAMAGED_BODIES, LAST_MESSAGE
+from schemas.run_ledger import DAMAGED_BODIES, LAST_MESSAGE, LedgerEntry
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 from schemas.tables import QUARANTINE
@@ -127,24 +127,14 @@ _MESSAGE = (*_HEADER, "properties", "body_crc")
 
 
 class LogComparison:
-    """Compares a log with the messages of ``broker_name`` in a warehouse, stored up to the physical offset ``end``.
+    """Compares a log with the messages that earlier nights stored of it."""
 
-    ``last_message``: the text of :func:`last_message` after the night that read it; None: it is not known.
-    """
-
-    def __init__(
-        self, log: LogSegments, broker_name: str, end: int, warehouse: Warehouse, last_message: str | None
-    ) -> None:
+    def __init__(self, log: LogSegments, so_far: ReadSoFar) -> None:
         self._log = log
-        self._end = end
-        self._last_message = last_message
-        self._broker_name = broker_name
-        self._warehouse = warehouse
-
-    @cached_property
-    def _files(self) -> list[StoredFile]:
-        files = self._warehouse.files(COMMITLOG, self._broker_name)
-        return sorted(files, key=lambda file: file.least["commitlog_offset"])
+        self._end = so_far.end
+        self._last_message = so_far.last.inputs.get(LAST_MESSAGE)
+        self._warehouse = so_far.warehouse
+        self._files = so_far.files
 
     @property
     def first_stored(self) -> int:
@@ -266,20 +256,20 @@ class _Damage:
 
 
 class RecoveredParts:
-    """What can be read now of a log whose messages up to the physical offset ``end`` are stored in a warehouse."""
+    """What can be read now of a log, and could not be when earlier nights stored its messages."""
 
-    def __init__(self, log: LogSegments, broker_name: str, end: int, warehouse: Warehouse) -> None:
+    def __init__(self, log: LogSegments, so_far: ReadSoFar) -> None:
         self._log = log
-        self._end = end
-        self._warehouse = warehouse
-        self._messages = warehouse.files(COMMITLOG, broker_name)
-        self._quarantine = warehouse.files(QUARANTINE, broker_name)
+        self._end = so_far.end
+        self._warehouse = so_far.warehouse
+        self._files = so_far.files
+        self._quarantine = so_far.warehouse.files(QUARANTINE, so_far.last.broker_name)
 
     def recovered_bodies(self) -> list[LogRange]:
         """The messages that were stored with a damaged body and have the right one in the log now."""
         columns = ["commitlog_offset", "store_size"]
         damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", self._log.start)]
-        rows = self._warehouse.rows(COMMITLOG, columns, damaged, self._messages)
+        rows = self._warehouse.rows(COMMITLOG, columns, damaged, self._files)
         ranges = []
         for offset, size in tuples(rows, *columns):
             record = self._log.record(offset)
@@ -360,7 +350,7 @@ class RecoveredParts:
     def _first_message_after(self, offset: int) -> int:
         """The physical offset of the first stored message after another; the end of what was read without one."""
         offsets = [self._end]
-        for file in self._messages:
+        for file in self._files:
             least, greatest = file.least["commitlog_offset"], file.greatest["commitlog_offset"]
             if least > offset:
                 offsets.append(least)
@@ -374,23 +364,24 @@ class RecoveredParts:
 # The plan.
 
 
-@frozen
+@frozen(eq=False)
 class ReadSoFar:
     """The part of a broker's log that earlier nights read: up to the physical offset ``end``.
 
-    ``begin``: the least physical offset at which the log of a night began; None if all nights read message logs.
-    ``unsettled``: the fingerprint of the bytes behind ``end``, which could still change; None if there were none.
-    ``queue_ends``: the offset after the last entry, by topic and queue id. ``has_damaged_bodies``: whether a message
-    in the log may be stored with a damaged body. ``last_message``: as in LogComparison.
+    ``last``: the entry of the last of them, after which the broker is in ``state``. ``files``: those of commitlog, in
+    the order of the log.
     """
 
-    broker_name: str
-    begin: int | None
+    warehouse: Warehouse
+    state: BrokerState
+    last: LedgerEntry
+    files: Sequence[StoredFile]
     end: int
-    unsettled: str | None
-    queue_ends: Mapping[tuple[str, int], int]
-    has_damaged_bodies: bool
-    last_message: str | None
+
+    @property
+    def begin(self) -> int | None:
+        """The least physical offset at which the log of a night began; None if all nights read message logs."""
+        return min((entry.log_start for entry in self.state.entries if entry.log_start is not None), default=None)
 
 
 def read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:
@@ -398,19 +389,10 @@ def read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:
     last = state.last
     if last is None or last.ingested_to is None:
         return None
-    ends = {
-        (topic, queue_id): end
-        for topic, offsets in state.topics.items()
-        for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True)
-    }
-    has_damaged_bodies = last.inputs.get(DAMAGED_BODIES) != "0"
+    files = sorted(warehouse.files(COMMITLOG, last.broker_name), key=lambda file: file.least["commitlog_offset"])
     # After a message log, ingested_to is inside the last message.
-    begun, files = last.ingested_to - 1, warehouse.files(COMMITLOG, last.broker_name)
-    end = max(last.ingested_to, end_of_messages(warehouse, files, begun))
-    begin = min((entry.log_start for entry in state.entries if entry.log_start is not None), default=None)
-    return ReadSoFar(
-        last.broker_name, begin, end, last.unsettled, ends, has_damaged_bodies, last.inputs.get(LAST_MESSAGE)
-    )
+    end = max(last.ingested_to, end_of_messages(warehouse, files, last.ingested_to - 1))
+    return ReadSoFar(warehouse, state, last, files, end)
 
 
 RANGE_BYTES = 128 << 20
@@ -461,37 +443,38 @@ class NewMessages:
         return replace(self, stored=(min(known[0], offsets[0]), max(known[1], offsets[1])))
 
 
-def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Warehouse, new_epoch: bool) -> LogPlan:
-    """Compares the log with the warehouse. Raises UsageError if it is another log than the broker's stored one.
+def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, new_epoch: bool) -> LogPlan:
+    """Compares the log with what nights read ``so_far``. Raises UsageError if it is another log than the stored one.
 
     ``new_epoch``: another log replaces the stored one.
     """
     log = _with_data(snapshot, 0 if so_far is None else so_far.end)
     if so_far is None:
         return LogPlan(log, _ranges(log, log.start, None))
-    comparison = LogComparison(log, so_far.broker_name, so_far.end, warehouse, so_far.last_message)
-    recovered = RecoveredParts(log, so_far.broker_name, so_far.end, warehouse)
+    comparison, recovered, last = LogComparison(log, so_far), RecoveredParts(log, so_far), so_far.last
     cut = comparison.first_difference()
-    recovered_bodies: Sequence[LogRange] = recovered.recovered_bodies() if so_far.has_damaged_bodies else ()
+    may_have_damaged = last.inputs.get(DAMAGED_BODIES) != "0"
+    recovered_bodies: Sequence[LogRange] = recovered.recovered_bodies() if may_have_damaged else ()
     deleted = (so_far.end, log.start) if so_far.end < log.start else None
     if cut is not None and cut > max(log.start, comparison.first_stored):
         log = _with_data(snapshot, cut)
         recovered_ranges, recovered_bodies = _before(cut, recovered.recovered_ranges()), _before(cut, recovered_bodies)
         return LogPlan(log, _ranges(log, cut, None), recovered_ranges, recovered_bodies, cut=cut)
-    if cut is not None or (deleted is not None and _goes_back(log, so_far.queue_ends, snapshot.offsets.min_offsets)):
+    if cut is not None or (deleted is not None and _goes_back(log, so_far.state, snapshot.offsets.min_offsets)):
         if not new_epoch:
             raise UsageError(
-                f"the store holds another log than the one of broker {so_far.broker_name} in the warehouse. Give "
+                f"the store holds another log than the one of broker {last.broker_name} in the warehouse. Give "
                 "another brokerName (in --broker-config) or another --warehouse; if the broker was wiped and "
                 "restarted, add --new-epoch, which replaces all of its rows"
             )
         log = _with_data(snapshot, 0)
         return LogPlan(log, _ranges(log, log.start, None), cut=0)
-    ranges = _ranges(log, max(so_far.end, log.start), so_far.unsettled)
-    is_unchanged = so_far.unsettled is not None and unsettled(log, so_far.end) == so_far.unsettled
+    ranges = _ranges(log, max(so_far.end, log.start), last.unsettled)
+    is_unchanged = last.unsettled is not None and unsettled(log, so_far.end) == last.unsettled
     if is_unchanged and log.record(so_far.end) is None:
         ranges = []  # the same damage as in the night before, and no new bytes
-    before_first = (log.start, so_far.begin) if so_far.begin is not None and log.start < so_far.begin else None
+    begin = so_far.begin
+    before_first = (log.start, begin) if begin is not None and log.start < begin else None
     return LogPlan(
         log, ranges, recovered.recovered_ranges(), recovered_bodies, deleted=deleted, before_first=before_first
     )
@@ -501,9 +484,7 @@ def _before(offset: int, parts: Sequence[LogRange]) -> Sequence[LogRange]:
     return [part for part in parts if part.stop <= offset]
 
 
-def _goes_back(
-    log: LogSegments, queue_ends: Mapping[tuple[str, int], int], first_offsets: Mapping[str, Mapping[int, int]]
-) -> bool:
+def _goes_back(log: LogSegments, state: BrokerState, first_offsets: Mapping[str, Mapping[int, int]]) -> bool:
     """Whether the first message of a log has a queue offset below the end of its stored queue, and so have most queues.
 
     A queue may have been created again, but hardly most of them. ``first_offsets``: those that the log has, by topic
@@ -513,10 +494,15 @@ def _goes_back(
     if first is None:
         return False
     (message,) = decode(first, ["topic", "queue_id", "queue_offset"]).to_pylist()
-    if message["queue_offset"] >= queue_ends.get((message["topic"], message["queue_id"]), 0):
+    known = state.topics.get(message["topic"], NO_QUEUES)
+    if message["queue_offset"] >= known.ends_by_queue.get(message["queue_id"], 0):
         return False
-    firsts = {(topic, queue): offset for topic, queues in first_offsets.items() for queue, offset in queues.items()}
-    go_on = [firsts[queue] >= end for queue, end in queue_ends.items() if end > 0 and queue in firsts]
+    go_on = [
+        first_offsets[topic][queue_id] >= end
+        for topic, known in state.topics.items()
+        for queue_id, end in known.ends_by_queue.items()
+        if end > 0 and queue_id in first_offsets.get(topic, ())
+    ]
     return 2 * sum(go_on) <= len(go_on)
 
 

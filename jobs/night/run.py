@@ -459,7 +459,7 @@ class NightRunner:
                 "earlier nights read a message log without queue ids and offsets, which a store has: give "
                 "--new-epoch to replace its messages, or a new --warehouse"
             )
-        return plan_log(inputs.snapshot, read_so_far(state, self.warehouse), self.warehouse, inputs.new_epoch)
+        return plan_log(inputs.snapshot, read_so_far(state, self.warehouse), inputs.new_epoch)
 
     def _spark(self) -> SparkSession:
         """The session, for tasks that go to Spark."""
