@@ -647,9 +647,8 @@ class Night:
     ) -> ProgressRows:
         """Adds the progress of queues and groups."""
         rows = progress_rows(
-            self.state.topics, plan.groups, inputs.offsets, parts, queues, plan.instants, self.as_of, self.changes.run,
-            popped, traced,
-        )  # fmt: skip
+            self.state.topics, plan, inputs.offsets, parts, queues, self.as_of, self.changes.run, popped, traced
+        )
         self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])
         if self.delivers:
             self.changes.add_rows(CONSUMER_OFFSETS, rows.offsets)

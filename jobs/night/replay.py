@@ -104,10 +104,11 @@ def replay(
     result = run_on_stored(filter_entries, ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupNight(row.key, is_consuming=True, decided_to=_unread(clients.get(row.key))) for row in in_force]
+    plan = NightPlan((), replayed, changes_of_clients, groups)
     rows = progress_rows(
-        {}, groups, BrokerOffsets(), [FilteredPart(windows, uncertain, result)], queues, {}, facts.as_of, run
+        {}, plan, BrokerOffsets(), [FilteredPart(windows, uncertain, result)], queues, facts.as_of, run
     )
-    changes.add_rows(PULL_WINDOWS, [window_rows(NightPlan((), replayed, changes_of_clients, groups), run)])
+    changes.add_rows(PULL_WINDOWS, [window_rows(plan, run)])
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
     changes.add_rows(CURRENT_OFFSETS, current_offset_rows(rows.topics, run))
     changes.add_rows(DELIVERY_STATS, rows.stats)

@@ -28,7 +28,8 @@ from filtering.consumption.offsets import (
     Offsets,
     TopicOffsets,
 )
-from filtering.consumption.queues import QueueNight
+from filtering.consumption.plan import NightPlan
+from filtering.consumption.queues import NO_INSTANTS, QueueNight
 from filtering.delivery import topic_filters
 from filtering.delivery.entries import Int64s, positions_in
 from filtering.delivery.pull_window import PullWindow, UncertainRange
@@ -155,11 +156,10 @@ class ProgressRows:
 
 def progress_rows(
     before: Mapping[str, TopicOffsets],
-    groups: Sequence[GroupNight],
+    plan: NightPlan,
     broker_offsets: BrokerOffsets,
     parts: Sequence[FilteredPart],
     queues: Mapping[str, Mapping[int, QueueNight]],
-    instants: Mapping[str, Int64s],
     as_of: int,
     run: str,
     popped: PopCounts = NO_POP_COUNTS,
@@ -168,11 +168,10 @@ def progress_rows(
     """Makes the rows of a night.
 
     ``before``: the offsets at the beginning of the night, by topic. ``queues``: the queues with new entries, by topic
-    and queue id. ``instants``: the times (ms) for which workers noted queue ends, by topic. ``popped``: what groups
-    that pop got. ``traced``: by topic, how traces change counts.
+    and queue id. ``popped``: what groups that pop got. ``traced``: by topic, how traces change counts.
     """
     by_topic: defaultdict[str, list[GroupNight]] = defaultdict(list)
-    for group in groups:
+    for group in plan.groups:
         by_topic[group.key[1]].append(group)
     committed: defaultdict[str, dict[str, Offsets]] = defaultdict(dict)
     for (consumer_group, topic), queue_offsets in broker_offsets.committed.items():
@@ -194,7 +193,7 @@ def progress_rows(
         progress.count_traces(traced.get(topic, ()))
         progress.begin_again()
         for group in by_topic[topic]:
-            progress.advance(group, instants.get(topic, np.empty(0, np.int64)))
+            progress.advance(group, plan.instants.get(topic, NO_INSTANTS))
         progress.note_committed(committed[topic], losing.get(topic, ()))
         topics[topic] = progress.offsets
         offsets.append(changed_offset_rows(topic, progress.offsets, progress.changed, as_of, run))
