@@ -91,237 +91,6 @@ from schemas.tables import APPENDED_TABLES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The ledger entry.
-
-
-def ledger_entry(
-    job: str, night: Night, outcome: NightOutcome, fingerprints: Mapping[str, str], remarks: Sequence[str]
-) -> LedgerEntry:
-    """The ledger entry of a night, without the states of tables, and with the ``fingerprints`` of its inputs."""
-    state, steps, messages, changes = night.state, night.steps, night.messages, night.changes
-    plan, last = messages.plan, state.last
-    ingested_to = _ingested_to(state, plan, MESSAGE_LOG in fingerprints, outcome, changes)
-    dispatched_to, delivered_to = (last.dispatched_to, last.delivered_to) if last else (None, None)
-    if Step.DISPATCH in steps:
-        dispatched_to = ingested_to
-    elif Step.DELIVER not in steps:
-        dispatched_to = _not_beyond(messages, dispatched_to)
-    delivered_to = dispatched_to if Step.DELIVER in steps else _not_beyond(messages, delivered_to)
-    cut = "" if plan is None or plan.cut is None else str(plan.cut)
-    inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
-    if Step.DELIVER in steps:
-        stored = last_stored(changes)
-        inputs[LAST_STORED] = "" if stored is None else str(stored)
-        inputs |= outcome.decided
-    topics = outcome.rows.topics if night.delivers else night.offsets.read_queues
-    inputs[READ_QUEUES] = json.dumps({topic: n for topic, n in night.offsets.read_queues.items() if topic in topics})
-    inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
-    if plan is None:
-        log_start, fingerprint = (last.log_start, last.unsettled) if last else (None, None)
-    else:
-        log_start = plan.log.start
-        inputs[NOT_COMMITTED] = vanished_text(state.topics, night.offsets.committed)
-        inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
-        last_offset = max((file.greatest["commitlog_offset"] for file in changes.files(COMMITLOG)), default=-1)
-        if ingested_to is not None and plan.ranges and plan.ranges[0].start <= last_offset < ingested_to:
-            inputs[LAST_MESSAGE] = last_message(plan.log, last_offset, ingested_to)
-        fingerprint = unsettled(plan.log, ingested_to) if ingested_to is not None else None
-    return LedgerEntry(
-        changes.run,
-        changes.broker_name,
-        job,
-        night.broker.changed,
-        inputs,
-        log_start=log_start,
-        ingested_to=ingested_to,
-        dispatched_to=dispatched_to,
-        delivered_to=delivered_to,
-        unsettled=fingerprint,
-        as_of=night.as_of if Step.DELIVER in steps else (last.as_of if last else None),
-        remarks=tuple(remarks),
-    )
-
-
-def _not_beyond(messages: NewMessages, offset: int | None) -> int | None:
-    """A physical offset up to which a step is done; it may have new messages before it, which later steps must find."""
-    if offset is None:
-        return None
-    offsets: list[int] = [offset, *(part.start for part in messages.recovered_ranges), *(messages.stored or ())]
-    return min(offsets)
-
-
-def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:
-    """The number of stored messages in the log whose body is damaged."""
-    before = state.last.inputs.get(DAMAGED_BODIES) if state.last else "0"
-    if before == "0" and not plan.cut and not outcome.result.damaged_bodies:
-        return 0
-    damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", plan.log.start)]
-    return len(changes.rows(COMMITLOG, ["commitlog_offset"], damaged))
-
-
-def last_stored(changes: Changes) -> int | None:
-    """When the last message in commitlog was stored (ms); None if there is none."""
-    return max((file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)), default=None)
-
-
-def _ingested_to(
-    state: BrokerState, plan: LogPlan | None, reads_message_log: bool, outcome: NightOutcome, changes: Changes
-) -> int | None:
-    """The physical offset up to which the log is in commitlog."""
-    before = state.last.ingested_to if state.last else None
-    if outcome.settled is not None:
-        return outcome.settled
-    if plan is not None and plan.cut:
-        return plan.cut
-    if plan is not None:
-        return plan.log.start if before is None else before
-    if not reads_message_log:
-        return before
-    ends = (file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG))
-    return max((end for end in (before, *ends) if end is not None), default=None)
-
-
-# Remarks for the user: the code of a condition (CONDITIONS of the report), and a text. The ledger keeps them.
-
-
-NAMED = 20
-
-
-def _remarks(
-    start: NightStart,
-    log: IngestedLog,
-    outcome: NightOutcome,
-    history: Sequence[SubscriptionRow],
-    offsets: BrokerOffsets,
-) -> list[str]:
-    inputs, nights, as_of = start.inputs, start.continued.nights, start.stored.as_of
-    has_messages = log.has_messages or not start.stored.topics
-    return [
-        *version_remarks(inputs.broker, nights[-1] if nights else None),
-        *log_remarks(inputs, start.log_plan, as_of),
-        *input_remarks(inputs, bool(nights and nights[-1].hooks), has_messages),
-        *watch_remarks(inputs, as_of),
-        *outcome_remarks(outcome, history, offsets),
-    ]
-
-
-def version_remarks(broker: Broker, last_night: LedgerEntry | None) -> Iterator[str]:
-    """Remarks on the broker's version: it is another one than in the last night, or not what the store shows."""
-    now = broker.config.rocketmq_version
-    if last_night is not None and last_night.broker.rocketmq_version != now:
-        before = last_night.broker.rocketmq_version
-        since = (last_night.as_of or 0) + 1
-        doubt = ""
-        if last_night.version_is_assumed:
-            doubt = f": if it had {now} in earlier nights, too, give --rocketmq-version {now} and --redo-from 0"
-        yield (
-            f"new-version: RocketMQ {now} since {time_text(since)}, {before} before. What earlier nights decided stays "
-            f"as it is{doubt}"
-        )
-    if broker.shown is not None:
-        yield f"other-version: RocketMQ {now} was given, but the store looks like that of {broker.shown}"
-
-
-def log_remarks(inputs: NightInputs, plan: LogPlan | None, as_of: int | None) -> Iterator[str]:
-    """Remarks on the log. ``as_of``: the end of the last night, ms; None if there was none."""
-    broker, snapshot = inputs.broker, inputs.snapshot
-    if plan is None or snapshot is None:
-        return
-    if as_of is None and broker.name_in_store is not None:
-        yield (
-            "other-broker: "
-            f"the topics.json of the store is of {broker.name_in_store}, and the messages are stored as "
-            f"those of {broker.name}: if this is not another name for it, run nightly with the right broker.conf and "
-            "a new --warehouse"
-        )
-    is_older = snapshot.taken_at < (as_of or 0)
-    if plan.deleted is not None:
-        start, end = plan.deleted
-        yield (
-            "missed-log: "
-            f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before "
-            "any night read them: their messages are in no table"
-        )
-    if plan.before_first is not None:
-        start, end = plan.before_first
-        yield (
-            "earlier-log: "
-            f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads "
-            "what is before the first night's log. To have those messages, run nightly with a new --warehouse"
-        )
-    if plan.cut:
-        yield (
-            "cut-log: "
-            f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log "
-            "when it recovers, and an unfinished copy lacks it. The messages from there on, and their deliveries, were "
-            "replaced"
-            + (". If this is an older copy of the store, run nightly on the newest one to have them back" * is_older)
-        )
-    if plan.cut == 0:
-        yield f"new-epoch: a new epoch of {broker.name}: all earlier rows of it were replaced"
-    if plan.recovered_ranges:
-        places = counted(len(plan.recovered_ranges), "damaged place of the log was", "damaged places of the log were")
-        yield f"repaired: {places} repaired and read"
-    if plan.recovered_bodies:
-        messages = counted(
-            len(plan.recovered_bodies), "message with a damaged body has", "messages with a damaged body have"
-        )
-        yield f"repaired: {messages} the right one now"
-
-
-def input_remarks(inputs: NightInputs, had_hooks: bool, has_messages: bool) -> Iterator[str]:
-    """Remarks on missing inputs, and on values of broker.conf that the broker reads in another way than they seem.
-
-    ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
-    are expected.
-    """
-    yield from (f"misread-setting: {line}" for line in inputs.broker.misread)
-    if Step.DELIVER in inputs.steps and not inputs.hooks and had_hooks:
-        yield "no-filter-hooks: no --filter-hooks: the last run had them, and this one tells also what they would drop"
-    if inputs.message_log is not None and not has_messages:
-        yield f"no-message: no message: nothing in {inputs.message_log.name} could be decoded"
-
-
-def watch_remarks(inputs: NightInputs, as_of: int | None) -> Iterator[str]:
-    """Remarks on the times since the last night, which ended at ``as_of`` (ms), in which nobody watched the broker."""
-    gaps = inputs.subscriptions.events.not_watched if inputs.subscriptions is not None else ()
-    for since, at in gaps:
-        if as_of is None or at > as_of:
-            yield (
-                f"not-watched: nobody watched the broker from {time_text(since)} to {time_text(at)}: subscriptions "
-                "that changed in between and back again are not known"
-            )
-
-
-def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
-    """Remarks on groups that do not keep up or have no known subscription, and on bodies that are damaged or empty."""
-    behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
-    if behind:
-        yield (
-            f"behind: online groups that do not keep up, by their committed offsets: {len(behind)}; the messages "
-            f"beyond these are pending: {listed(behind, NAMED)}"
-        )
-    yield from (
-        f"assumed-queues: queues assumed: {group} on {topic}: {assumption(queues)}"
-        for (group, topic), queues in sorted(outcome.plan.assumed.items())
-    )
-    if damaged := outcome.result.damaged_bodies:
-        bodies = counted(damaged, "message whose body does", "messages whose bodies do")
-        yield f"damaged-body: damaged, but kept: {bodies} not match the crc32"
-    if lost := outcome.result.in_lost_pulls:
-        yield (
-            f"empty-body: {counted(lost, 'delivery is', 'deliveries are')} uncertain: Java clients up to 5.2.0 fail on "
-            "a pull with a message that has no body, and their listeners get no message of it"
-        )
-    known = {row.consumer_group for row in history}
-    unknown = sorted({group for group, _ in offsets.committed if group not in known and not is_system_group(group)})
-    if unknown:
-        yield (
-            f"unknown-subscription: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
-            f"are not replayed: {listed(unknown, NAMED)}; give what they subscribed to with at: and --redo-from "
-            "(docs/SUBSCRIPTIONS.md)"
-        )
-
 
 @frozen
 class NightReport:
@@ -556,3 +325,235 @@ def _offsets(inputs: NightInputs, state: BrokerState, changes: Changes) -> Broke
     if inputs.steps != {Step.DELIVER} or state.last is None:
         return BrokerOffsets()
     return PastOffsets(changes).of(replace(state.last, run=changes.run))
+
+
+# The ledger entry.
+
+
+def ledger_entry(
+    job: str, night: Night, outcome: NightOutcome, fingerprints: Mapping[str, str], remarks: Sequence[str]
+) -> LedgerEntry:
+    """The ledger entry of a night, without the states of tables, and with the ``fingerprints`` of its inputs."""
+    state, steps, messages, changes = night.state, night.steps, night.messages, night.changes
+    plan, last = messages.plan, state.last
+    ingested_to = _ingested_to(state, plan, MESSAGE_LOG in fingerprints, outcome, changes)
+    dispatched_to, delivered_to = (last.dispatched_to, last.delivered_to) if last else (None, None)
+    if Step.DISPATCH in steps:
+        dispatched_to = ingested_to
+    elif Step.DELIVER not in steps:
+        dispatched_to = _not_beyond(messages, dispatched_to)
+    delivered_to = dispatched_to if Step.DELIVER in steps else _not_beyond(messages, delivered_to)
+    cut = "" if plan is None or plan.cut is None else str(plan.cut)
+    inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
+    if Step.DELIVER in steps:
+        stored = last_stored(changes)
+        inputs[LAST_STORED] = "" if stored is None else str(stored)
+        inputs |= outcome.decided
+    topics = outcome.rows.topics if night.delivers else night.offsets.read_queues
+    inputs[READ_QUEUES] = json.dumps({topic: n for topic, n in night.offsets.read_queues.items() if topic in topics})
+    inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
+    if plan is None:
+        log_start, fingerprint = (last.log_start, last.unsettled) if last else (None, None)
+    else:
+        log_start = plan.log.start
+        inputs[NOT_COMMITTED] = vanished_text(state.topics, night.offsets.committed)
+        inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
+        last_offset = max((file.greatest["commitlog_offset"] for file in changes.files(COMMITLOG)), default=-1)
+        if ingested_to is not None and plan.ranges and plan.ranges[0].start <= last_offset < ingested_to:
+            inputs[LAST_MESSAGE] = last_message(plan.log, last_offset, ingested_to)
+        fingerprint = unsettled(plan.log, ingested_to) if ingested_to is not None else None
+    return LedgerEntry(
+        changes.run,
+        changes.broker_name,
+        job,
+        night.broker.changed,
+        inputs,
+        log_start=log_start,
+        ingested_to=ingested_to,
+        dispatched_to=dispatched_to,
+        delivered_to=delivered_to,
+        unsettled=fingerprint,
+        as_of=night.as_of if Step.DELIVER in steps else (last.as_of if last else None),
+        remarks=tuple(remarks),
+    )
+
+
+def _not_beyond(messages: NewMessages, offset: int | None) -> int | None:
+    """A physical offset up to which a step is done; it may have new messages before it, which later steps must find."""
+    if offset is None:
+        return None
+    offsets: list[int] = [offset, *(part.start for part in messages.recovered_ranges), *(messages.stored or ())]
+    return min(offsets)
+
+
+def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:
+    """The number of stored messages in the log whose body is damaged."""
+    before = state.last.inputs.get(DAMAGED_BODIES) if state.last else "0"
+    if before == "0" and not plan.cut and not outcome.result.damaged_bodies:
+        return 0
+    damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", plan.log.start)]
+    return len(changes.rows(COMMITLOG, ["commitlog_offset"], damaged))
+
+
+def last_stored(changes: Changes) -> int | None:
+    """When the last message in commitlog was stored (ms); None if there is none."""
+    return max((file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)), default=None)
+
+
+def _ingested_to(
+    state: BrokerState, plan: LogPlan | None, reads_message_log: bool, outcome: NightOutcome, changes: Changes
+) -> int | None:
+    """The physical offset up to which the log is in commitlog."""
+    before = state.last.ingested_to if state.last else None
+    if outcome.settled is not None:
+        return outcome.settled
+    if plan is not None and plan.cut:
+        return plan.cut
+    if plan is not None:
+        return plan.log.start if before is None else before
+    if not reads_message_log:
+        return before
+    ends = (file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG))
+    return max((end for end in (before, *ends) if end is not None), default=None)
+
+
+# Remarks for the user: the code of a condition (CONDITIONS of the report), and a text. The ledger keeps them.
+
+
+NAMED = 20
+
+
+def _remarks(
+    start: NightStart,
+    log: IngestedLog,
+    outcome: NightOutcome,
+    history: Sequence[SubscriptionRow],
+    offsets: BrokerOffsets,
+) -> list[str]:
+    inputs, nights, as_of = start.inputs, start.continued.nights, start.stored.as_of
+    has_messages = log.has_messages or not start.stored.topics
+    return [
+        *version_remarks(inputs.broker, nights[-1] if nights else None),
+        *log_remarks(inputs, start.log_plan, as_of),
+        *input_remarks(inputs, bool(nights and nights[-1].hooks), has_messages),
+        *watch_remarks(inputs, as_of),
+        *outcome_remarks(outcome, history, offsets),
+    ]
+
+
+def version_remarks(broker: Broker, last_night: LedgerEntry | None) -> Iterator[str]:
+    """Remarks on the broker's version: it is another one than in the last night, or not what the store shows."""
+    now = broker.config.rocketmq_version
+    if last_night is not None and last_night.broker.rocketmq_version != now:
+        before = last_night.broker.rocketmq_version
+        since = (last_night.as_of or 0) + 1
+        doubt = ""
+        if last_night.version_is_assumed:
+            doubt = f": if it had {now} in earlier nights, too, give --rocketmq-version {now} and --redo-from 0"
+        yield (
+            f"new-version: RocketMQ {now} since {time_text(since)}, {before} before. What earlier nights decided stays "
+            f"as it is{doubt}"
+        )
+    if broker.shown is not None:
+        yield f"other-version: RocketMQ {now} was given, but the store looks like that of {broker.shown}"
+
+
+def log_remarks(inputs: NightInputs, plan: LogPlan | None, as_of: int | None) -> Iterator[str]:
+    """Remarks on the log. ``as_of``: the end of the last night, ms; None if there was none."""
+    broker, snapshot = inputs.broker, inputs.snapshot
+    if plan is None or snapshot is None:
+        return
+    if as_of is None and broker.name_in_store is not None:
+        yield (
+            "other-broker: "
+            f"the topics.json of the store is of {broker.name_in_store}, and the messages are stored as "
+            f"those of {broker.name}: if this is not another name for it, run nightly with the right broker.conf and "
+            "a new --warehouse"
+        )
+    is_older = snapshot.taken_at < (as_of or 0)
+    if plan.deleted is not None:
+        start, end = plan.deleted
+        yield (
+            "missed-log: "
+            f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before "
+            "any night read them: their messages are in no table"
+        )
+    if plan.before_first is not None:
+        start, end = plan.before_first
+        yield (
+            "earlier-log: "
+            f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads "
+            "what is before the first night's log. To have those messages, run nightly with a new --warehouse"
+        )
+    if plan.cut:
+        yield (
+            "cut-log: "
+            f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log "
+            "when it recovers, and an unfinished copy lacks it. The messages from there on, and their deliveries, were "
+            "replaced"
+            + (". If this is an older copy of the store, run nightly on the newest one to have them back" * is_older)
+        )
+    if plan.cut == 0:
+        yield f"new-epoch: a new epoch of {broker.name}: all earlier rows of it were replaced"
+    if plan.recovered_ranges:
+        places = counted(len(plan.recovered_ranges), "damaged place of the log was", "damaged places of the log were")
+        yield f"repaired: {places} repaired and read"
+    if plan.recovered_bodies:
+        messages = counted(
+            len(plan.recovered_bodies), "message with a damaged body has", "messages with a damaged body have"
+        )
+        yield f"repaired: {messages} the right one now"
+
+
+def input_remarks(inputs: NightInputs, had_hooks: bool, has_messages: bool) -> Iterator[str]:
+    """Remarks on missing inputs, and on values of broker.conf that the broker reads in another way than they seem.
+
+    ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
+    are expected.
+    """
+    yield from (f"misread-setting: {line}" for line in inputs.broker.misread)
+    if Step.DELIVER in inputs.steps and not inputs.hooks and had_hooks:
+        yield "no-filter-hooks: no --filter-hooks: the last run had them, and this one tells also what they would drop"
+    if inputs.message_log is not None and not has_messages:
+        yield f"no-message: no message: nothing in {inputs.message_log.name} could be decoded"
+
+
+def watch_remarks(inputs: NightInputs, as_of: int | None) -> Iterator[str]:
+    """Remarks on the times since the last night, which ended at ``as_of`` (ms), in which nobody watched the broker."""
+    gaps = inputs.subscriptions.events.not_watched if inputs.subscriptions is not None else ()
+    for since, at in gaps:
+        if as_of is None or at > as_of:
+            yield (
+                f"not-watched: nobody watched the broker from {time_text(since)} to {time_text(at)}: subscriptions "
+                "that changed in between and back again are not known"
+            )
+
+
+def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
+    """Remarks on groups that do not keep up or have no known subscription, and on bodies that are damaged or empty."""
+    behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
+    if behind:
+        yield (
+            f"behind: online groups that do not keep up, by their committed offsets: {len(behind)}; the messages "
+            f"beyond these are pending: {listed(behind, NAMED)}"
+        )
+    yield from (
+        f"assumed-queues: queues assumed: {group} on {topic}: {assumption(queues)}"
+        for (group, topic), queues in sorted(outcome.plan.assumed.items())
+    )
+    if damaged := outcome.result.damaged_bodies:
+        bodies = counted(damaged, "message whose body does", "messages whose bodies do")
+        yield f"damaged-body: damaged, but kept: {bodies} not match the crc32"
+    if lost := outcome.result.in_lost_pulls:
+        yield (
+            f"empty-body: {counted(lost, 'delivery is', 'deliveries are')} uncertain: Java clients up to 5.2.0 fail on "
+            "a pull with a message that has no body, and their listeners get no message of it"
+        )
+    known = {row.consumer_group for row in history}
+    unknown = sorted({group for group, _ in offsets.committed if group not in known and not is_system_group(group)})
+    if unknown:
+        yield (
+            f"unknown-subscription: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
+            f"are not replayed: {listed(unknown, NAMED)}; give what they subscribed to with at: and --redo-from "
+            "(docs/SUBSCRIPTIONS.md)"
+        )
