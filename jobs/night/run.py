@@ -1,16 +1,16 @@
 """Runs the nights of one or several brokers on one warehouse.
 
-A NightRunner opens a warehouse: it upgrades older tables, and undoes what a run that died has committed. Its method
-run_night then adds the new inputs of one broker, in this order:
+A NightRunner opens a warehouse: it upgrades older tables, and undoes what a run that died has committed.
+:meth:`NightRunner.run_night` then adds what the user gave for a night of one broker (NightInputs), in this order:
 
-1. What earlier nights left (BrokerState), what is new in the log (LogPlan), and which subscription events are new. If
-   nothing is new, that is all.
-2. Nights are repeated if the broker cut its log, or from ``--redo-from`` on (Repeat). Each is a Night with its own name
-   and end.
-3. A message log is read into commitlog now, the broker's log by the tasks of the night.
+1. ``_start``: what earlier nights left (BrokerState), what is new in the log (LogPlan), and which subscription events
+   are new (NightStart). If nothing is new, that is all.
+2. ``_repeat_nights``: nights are repeated if the broker cut its log, or from ``--redo-from`` on (Repeat). Each is a
+   Night with its own name and end.
+3. A message log is read into commitlog now (IngestedLog), the broker's log by the tasks of the night.
 4. The night itself (:mod:`jobs.night.night`).
 5. Subscriptions and events are written. Remarks tell the user what is odd.
-6. The commit: small files are merged, each table gets one commit, and the ledger is last.
+6. ``_commit``: small files are merged, each table gets one commit, and the ledger is last, with its LedgerEntry.
 """
 
 from __future__ import annotations
