@@ -33,7 +33,7 @@ from filtering.journey import (
     wait_of,
 )
 from filtering.matcher import Matcher
-from filtering.matcher.matcher import columns as property_columns
+from filtering.matcher.column import columns as property_columns
 from filtering.names import REAL_TOPIC, is_lmq, is_trace_topic
 from filtering.sql92 import compile
 from schemas.arrow_batches import as_dictionaries

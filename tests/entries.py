@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from filtering.delivery.entries import Entries
-from filtering.matcher.matcher import columns
+from filtering.matcher.column import columns
 from filtering.tags_code import entry_tags_codes, parse_delay_levels
 
 PROPERTIES = pa.map_(pa.string(), pa.string())

@@ -17,7 +17,7 @@ import pyarrow as pa
 from filtering.delivery import MATCH, RECIPIENT
 from filtering.delivery.entries import Entries, Int32s, Int64s
 from filtering.frozen import frozen
-from filtering.matcher import kernels, packed_bits
+from filtering.matcher import packed_bits
 from filtering.matcher.packed_bits import Words
 
 # Sets of pull windows that received the same entries of a block.
@@ -145,7 +145,7 @@ def block_matches(sets: MatchSets, outcome: str, recipients_of_windows: pa.Struc
     few = sets.counts * _ROOM_OF_A_POSITION < sets.rows
     many = ~few & (sets.counts < sets.rows)
     starts = np.append(0, np.cumsum(sets.counts[few]))
-    positions = kernels.expand(sets.bits, sets.bit_rows[few], starts)
+    positions = packed_bits.positions(sets.bits, sets.bit_rows[few], starts)
     words = np.ascontiguousarray(sets.bits[sets.bit_rows[many]]).view(np.int64)
     columns = [
         pa.repeat(pa.scalar(outcome, pa.string()), len(sets)),

@@ -1,4 +1,4 @@
-"""The decorator of loops that Numba compiles: :func:`compiled`.
+"""The decorator of loops that Numba compiles, :func:`compiled`, and the arrays that loops take.
 
 To import Numba takes a third of a second, longer than many questions. So a loop is Numba's only from its first call on
 (:mod:`filtering.kernels.dispatcher`).
@@ -11,11 +11,25 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Protocol, TypeVar, cast
 
+import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Array = npt.NDArray[Any]
 Int = Any  # an int or a NumPy integer: Numba takes both
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def read_only(array: Array) -> Array:
+    """A read-only view. Numba would compile a function once more for writable arrays."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def allocate(length: int, type: type[np.generic]) -> Array:
+    """Memory from Arrow's pool, which reuses the pages of the last batch: new pages cost more than most loops."""
+    return np.frombuffer(pa.allocate_buffer(length * np.dtype(type).itemsize), type)
 
 
 def compiled(function: _Function) -> _Function:

@@ -1,8 +1,8 @@
 """Evaluates thousands of predicates on Arrow batches of messages, with 64 messages in a machine word.
 
 - :mod:`~filtering.matcher.program` compiles the predicates of all groups into one program, once for a topic.
-- :mod:`~filtering.matcher.matcher` runs the program on batches, in whatever layout their properties are (``column``).
-- :mod:`~filtering.matcher.kernels` calls the loops of :mod:`filtering.kernels`; ``packed_bits`` packs the results.
+- :mod:`~filtering.matcher.matcher` runs the program on batches, by the loops of :mod:`filtering.kernels`.
+- :mod:`~filtering.matcher.column` makes columns of properties in whatever layout; ``packed_bits`` has the results.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ The class at the end, Matcher, does one batch in four steps:
    hexadecimal doubles, are parsed in Python.
 3. **Singles.** Leaves without an axis are evaluated one kind at a time: all searches in one property by one automaton
    (TextSearch), all long lists of one property by one table (TextLists), comparisons of two properties by Arrow.
-4. **Instructions.** ``kernels.evaluate`` fills the registers and runs the program. The result has a row of packed bits
-   for each predicate (Matches).
+4. **Instructions.** A loop fills the registers and runs the program. The result has a row of packed bits for each
+   predicate (Matches).
 
 Without its property, a leaf is false. The tags code of the consume queue entry is an axis like any other.
 """
@@ -29,11 +29,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.frozen import frozen
-from filtering.kernels import text_loops
-from filtering.matcher import kernels, packed_bits
-from filtering.matcher.column import Column
+from filtering.kernels import number_loops, registers, text_loops
+from filtering.kernels.compile import Array, allocate, read_only
+from filtering.matcher import packed_bits
+from filtering.matcher.column import Column, KnownTexts, columns, known_texts
 from filtering.matcher.packed_bits import Words, words
-from filtering.matcher.program import NumberAxis, TextAxis, compile_program
+from filtering.matcher.program import NumberAxis, Program, TextAxis, compile_program
 from filtering.predicate import (
     COMPARE,
     DoublesCompare,
@@ -122,7 +123,7 @@ class TextSearch:
         bits = np.zeros((len(self.rest_offsets) - 1, words(len(column))), np.uint64)
         automaton = (self.is_backwards, self.classes, self.steps, self.width, self.root, self.dead, self.first_end)
         ends = (self.next_end, self.bounds, self.end_texts, self.rests, self.rest_offsets)
-        text_loops.search(kernels.texts_of(column), len(column), *automaton, *ends, bits)
+        text_loops.search(column.buffers, len(column), *automaton, *ends, bits)
         return bits
 
 
@@ -195,12 +196,12 @@ def _bounds(lengths: Sequence[int]) -> Numbers:
 
 @frozen(eq=False)
 class TextLists:
-    """Lists of texts. ``index`` finds the number of each of the ``count`` distinct texts, or -1.
+    """Lists of texts. ``numbers`` has the number of each of the ``count`` distinct texts, and -1 for others.
 
     ``lists_with``: for each list, the numbers of its texts as packed bits, shape (lists, words).
     """
 
-    index: Any
+    numbers: KnownTexts
     count: int
     lists_with: Words
 
@@ -212,39 +213,36 @@ class TextLists:
             listed = np.array([number[text] for text in texts], np.uint64)
             np.bitwise_or.at(bits, listed >> np.uint64(6), np.uint64(1) << (listed & np.uint64(63)))
         answers = np.append(np.arange(len(number)), (-1, -1)).astype(np.int32)
-        return cls(kernels.index_texts(tuple(number), answers), len(number), lists_with)
+        return cls(known_texts(tuple(number), answers), len(number), lists_with)
 
     def holds(self, column: Column) -> Words:
         """For each list, the messages whose text is in it: packed bits, shape (lists, words)."""
-        numbers = column.answer(lambda texts: kernels.find_texts(texts, self.index), -1)
-        return kernels.spread(self.lists_with, self.count, numbers.astype(np.int32, copy=False))
+        text_of_row = column.answer(self.numbers.answers, -1).astype(np.int32, copy=False)
+        return packed_bits.spread(self.lists_with, self.count, text_of_row)
 
 
 # Numbers, as Java parses and orders them.
 
 
-def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+CELLS_PER_CUT = 8
+"""With several cells for each cut, most cells have one cut or none."""
+_GREATEST = {NumberType.INT: 2**31 - 1, NumberType.LONG: 2**63 - 1, NumberType.DOUBLE: 0}
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+
+def numbers(column: Column, type: NumberType) -> tuple[Int64s, Bools]:
     """The number of each message (an integer, or the double_order of a double), and whether it has one."""
     asked = column.asked
-    values, is_number, odd = kernels.most_numbers(asked, type)
-    if len(odd):
+    values, is_number, odd = (allocate(len(asked), each) for each in (np.int64, np.bool_, np.bool_))
+    if number_loops.parse(asked.buffers, _GREATEST[type], values, is_number, odd):
         values[odd], is_number[odd] = _odd_numbers(asked, odd, type)
     return column.spread(values, 0), column.spread(is_number, False)
 
 
-def column_number_classes(column: Column, type: NumberType, index: Any) -> npt.NDArray[np.int32]:
-    """The class of each message's number. ``index``: kernels.index_cuts."""
-    classes, odd = kernels.most_number_classes(column, type, index)
-    if len(odd):
-        classes[odd] = kernels.number_classes(*_odd_numbers(column, odd, type), index)
-    return classes
-
-
-def _odd_numbers(
-    column: Column, rows: npt.NDArray[np.int64], type: NumberType
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The numbers of some rows whose texts the kernels leave."""
-    distinct = column.text_of_each().take(pa.array(rows)).dictionary_encode()
+def _odd_numbers(column: Column, odd: Bools, type: NumberType) -> tuple[Int64s, Bools]:
+    """The numbers of the ``odd`` texts, which are rare and which the loops leave to Python."""
+    distinct = column.text_of_each().take(pa.array(np.flatnonzero(odd))).dictionary_encode()
     parsed = [parse(type, text) for text in distinct.dictionary.to_pylist()]
     values = np.array([0 if number is None else order(type, number) for number in parsed], np.int64)
     is_number = np.array([number is not None for number in parsed], np.bool_)
@@ -252,34 +250,51 @@ def _odd_numbers(
     return values[indices], is_number[indices]
 
 
-# The leaves of a program.
+@frozen(eq=False)
+class Cuts:
+    """Ascending ``cuts``, and ``grid[i]`` cuts in the cells before i: cell i starts i << shift after the first cut.
+
+    No cell has more than ``in_cell`` cuts. After the ``count`` cuts, ``cuts`` has ``in_cell`` + 1 more elements:
+    a loop may read beyond the last cut. The class of a number is how many cuts are not greater; without a number it is
+    one more than all cuts.
+    """
+
+    type: NumberType
+    cuts: Int64s
+    count: int
+    shift: int
+    grid: npt.NDArray[np.int32]
+    in_cell: int
+
+    @classmethod
+    def of(cls, type: NumberType, cuts: Int64s) -> Cuts:
+        span = int(cuts[-1]) - int(cuts[0]) if len(cuts) else 0
+        shift = max(0, span.bit_length() - (CELLS_PER_CUT * len(cuts)).bit_length())
+        grid = np.empty((span >> shift) + 2, np.int32)
+        number_loops.fill_grid(read_only(cuts), shift, grid)
+        in_cell = int(np.diff(grid).max())
+        return cls(type, np.append(cuts, np.full(in_cell + 1, 2**63 - 1)), len(cuts), shift, grid, in_cell)
+
+    @property
+    def _arguments(self) -> tuple[Array, int, int, Array, int]:
+        """As the loops of filtering.kernels.number_loops take them."""
+        return read_only(self.cuts), self.count, self.shift, read_only(self.grid), self.in_cell
+
+    def classes(self, values: Int64s, is_number: Bools) -> Numbers:
+        """The class of each number."""
+        classes = allocate(len(values), np.int32)
+        number_loops.classify(values, is_number, *self._arguments, classes)
+        return classes
+
+    def answers(self, column: Column) -> Numbers:
+        """The class of each message's number."""
+        classes, odd = allocate(len(column), np.int32), allocate(len(column), np.bool_)
+        if number_loops.parse_and_classify(column.buffers, _GREATEST[self.type], *self._arguments, classes, odd):
+            classes[odd] = self.classes(*_odd_numbers(column, odd, self.type))
+        return classes
 
 
-Bools = npt.NDArray[np.bool_]
-
-
-def text_classes(axis: TextAxis, column: Column | None, index: Any, rows: int) -> npt.NDArray[np.int32]:
-    """The class of each message on ``axis``. ``index``: kernels.index_texts of the axis."""
-    if column is None:
-        return np.full(rows, axis.text_classes[-1])
-    return column.answer(lambda texts: kernels.find_texts(texts, index), axis.registers - 1)
-
-
-def number_classes(axis: NumberAxis, column: Column | None, index: Any, rows: int) -> npt.NDArray[np.int32]:
-    """The class of each message on ``axis``. ``index``: kernels.index_cuts of the axis."""
-    if column is None:
-        return np.full(rows, axis.registers, np.int32)
-    return column.answer(lambda texts: column_number_classes(texts, axis.type, index), axis.registers)
-
-
-def tags_code_classes(
-    axis: NumberAxis, tags_code: pa.Int64Array | None, index: Any, rows: int
-) -> npt.NDArray[np.int32]:
-    """The class of each message on the axis of tags codes. The broker compares their lower 32 bits."""
-    if tags_code is None:
-        return np.full(rows, axis.registers, np.int32)
-    cut = tags_code.fill_null(0).to_numpy().astype(np.int32).astype(np.int64)
-    return kernels.number_classes(cut, tags_code.is_valid().to_numpy(zero_copy_only=False), index)
+# Leaves without an axis.
 
 
 def searches(search: TextSearch, column: Column) -> Words:
@@ -289,7 +304,7 @@ def searches(search: TextSearch, column: Column) -> Words:
     if asked is column:
         return text_bits
     assert column.positions is not None
-    return kernels.spread(text_bits, len(asked), column.positions)
+    return packed_bits.spread(text_bits, len(asked), column.positions)
 
 
 def pair_answers(pair_leaves: Iterable[PropertyPairLeaf], columns: Mapping[str, Column]) -> Iterator[Bools | None]:
@@ -315,52 +330,7 @@ def _true(array: pa.BooleanArray) -> Bools:
     return result
 
 
-# Columns, from different Arrow layouts.
-
-
-_TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.null())
-
-
-def columns(properties: pa.RecordBatch | pa.Array, names: tuple[str, ...]) -> dict[str, Column]:
-    """The columns of the properties ``names`` that the batch has. Raises TypeError for another kind of batch."""
-    if isinstance(properties, pa.MapArray):
-        return _map_columns(properties, names)
-    if isinstance(properties, pa.StructArray):
-        properties = pa.RecordBatch.from_arrays(properties.flatten(), properties.type.names)
-    if not isinstance(properties, pa.RecordBatch):
-        raise TypeError(f"properties must be a RecordBatch, StructArray or MapArray, not {type(properties).__name__}.")
-    present = set(properties.schema.names)
-    return {name: _column(properties.column(name), name) for name in names if name in present}
-
-
-def _column(array: pa.Array, name: str) -> Column:
-    if not pa.types.is_dictionary(array.type):
-        return Column(_strings(array, name))
-    if len(array.dictionary) > len(array):
-        return Column(_strings(array.dictionary_decode(), name))
-    return Column(_strings(array.dictionary, name), array.indices.cast(pa.int32()).fill_null(-1).to_numpy())
-
-
-def _strings(array: pa.Array, name: str) -> pa.StringArray:
-    """The texts, or only nulls. Raises TypeError for other types: the text of a number is not known."""
-    type_ = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if type_ not in _TEXTS:
-        raise TypeError(f"properties are texts: {name} has the type {type_}")
-    return array if array.type == pa.string() else array.cast(pa.string())
-
-
-def _map_columns(properties: pa.MapArray, names: tuple[str, ...]) -> dict[str, Column]:
-    # A slice of a MapArray has its own offsets, but all keys and items of the original array.
-    offsets = properties.offsets.to_numpy()
-    first, last = int(offsets[0]), int(offsets[-1])
-    keys = _strings(properties.keys.slice(first, last - first), "a key of the map")
-    items = _strings(properties.items.slice(first, last - first), "an item of the map")
-    numbers = np.arange(len(names) + 2, dtype=np.int32)
-    name_of = kernels.find_texts(Column(keys), kernels.index_texts(names, numbers))
-    positions = kernels.pivot(name_of, offsets - first, len(names))
-    if properties.null_count:
-        positions[:, properties.is_null().to_numpy(zero_copy_only=False)] = -1
-    return {name: Column(items, positions[i]) for i, name in enumerate(names)}
+# The program on batches.
 
 
 @frozen(eq=False)
@@ -376,12 +346,40 @@ class Matches:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """The number of messages that match each predicate."""
-        return kernels.count(self.bits)
+        return packed_bits.count(self.bits)
 
     def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """(indptr, rows): messages rows[indptr[p]:indptr[p + 1]], ascending, match predicate p."""
         indptr = np.append(0, np.cumsum(self.counts()))
-        return indptr, kernels.expand(self.bits, np.arange(self.predicates), indptr)
+        return indptr, packed_bits.positions(self.bits, np.arange(self.predicates), indptr)
+
+
+def _tags_code_classes(cuts: KnownTexts | Cuts, tags_code: pa.Int64Array) -> Numbers:
+    """The class of each message on the axis of tags codes. The broker compares their lower 32 bits."""
+    assert isinstance(cuts, Cuts)
+    low_bits = tags_code.fill_null(0).to_numpy().astype(np.int32).astype(np.int64)
+    return cuts.classes(low_bits, tags_code.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _run(program: Program, classes: Numbers, singles: Words, rows: int) -> Words:
+    """The program's outputs: packed bits, shape (outputs, words). Bits after the last message may be set.
+
+    ``classes``: shape (axes, rows), the class of each message. ``singles``: packed bits of the leaves without an axis.
+    """
+    width = words(rows)
+    bits = allocate(program.outputs * width, np.uint64).reshape(program.outputs, width)
+    registers.evaluate(
+        classes,
+        np.array([axis.start for axis in program.axes], np.int64),
+        np.array([axis.registers for axis in program.axes], np.int64),
+        np.array([isinstance(axis, NumberAxis) for axis in program.axes], bool),
+        singles,
+        program.first_single,
+        read_only(program.instructions),
+        allocate((program.registers + 1) * registers.REGISTER_WORDS, np.uint64).reshape(-1, registers.REGISTER_WORDS),
+        bits,
+    )
+    return bits
 
 
 class Matcher:
@@ -417,14 +415,14 @@ class Matcher:
     ) -> Matches:
         """Like match, for ``rows`` messages whose properties are already columns."""
         program = self._program
-        classes = kernels.allocate(len(program.axes) * rows, np.int32).reshape(len(program.axes), rows)
-        for i, (axis, index) in enumerate(zip(program.axes, self._axis_indexes, strict=True)):
-            if isinstance(axis, TextAxis):
-                classes[i] = text_classes(axis, columns_by_name.get(axis.name), index, rows)
-            elif axis.name is not None:
-                classes[i] = number_classes(axis, columns_by_name.get(axis.name), index, rows)
+        classes = allocate(len(program.axes) * rows, np.int32).reshape(len(program.axes), rows)
+        for axis, known, of_axis in zip(program.axes, self._known, classes, strict=True):
+            if axis.name is not None and axis.name in columns_by_name:
+                of_axis[:] = columns_by_name[axis.name].answer(known.answers, axis.missing)
+            elif axis.name is None and tags_code is not None:
+                of_axis[:] = _tags_code_classes(known, tags_code)
             else:
-                classes[i] = tags_code_classes(axis, tags_code, index, rows)
+                of_axis[:] = axis.missing
         singles = np.zeros((len(program.singles), packed_bits.words(rows)), np.uint64)
         for name, searched, search in self._searches:
             if name in columns_by_name:
@@ -436,17 +434,16 @@ class Matcher:
         for i, answer in zip(pairs, pair_answers(pairs.values(), columns_by_name), strict=True):
             if answer is not None:
                 singles[i] = packed_bits.pack(answer)
-        bits = kernels.evaluate(program, classes, singles, rows)
+        bits = _run(program, classes, singles, rows)
         if rows % 64:
             bits[:, -1] &= (np.uint64(1) << np.uint64(rows % 64)) - np.uint64(1)
         return Matches(rows, bits)
 
     @cached_property
-    def _axis_indexes(self) -> list[Any]:
+    def _known(self) -> list[KnownTexts | Cuts]:
+        """The texts or the cuts of each axis."""
         return [
-            kernels.index_texts(axis.texts, axis.text_classes)
-            if isinstance(axis, TextAxis)
-            else kernels.index_cuts(axis.cuts)
+            known_texts(axis.texts, axis.text_classes) if isinstance(axis, TextAxis) else Cuts.of(axis.type, axis.cuts)
             for axis in self._program.axes
         ]
 

@@ -183,8 +183,13 @@ class TextAxis:
     start: int
 
     @property
+    def missing(self) -> int:
+        """The class of messages without the property."""
+        return int(self.text_classes[-1])
+
+    @property
     def registers(self) -> int:
-        return int(self.text_classes[-1]) + 1
+        return self.missing + 1
 
     @classmethod
     def of(cls, name: str, leaves: Iterable[Predicate], start: int) -> TextAxis:
@@ -237,6 +242,11 @@ class NumberAxis:
     type: NumberType
     cuts: npt.NDArray[np.int64]
     start: int
+
+    @property
+    def missing(self) -> int:
+        """The class of messages without a number."""
+        return self.registers
 
     @property
     def registers(self) -> int:

@@ -17,7 +17,7 @@ from pyspark.sql.types import BooleanType
 
 from filtering.delivery.entries import Entries
 from filtering.delivery.filter_hooks import ENTRY_COLUMNS
-from filtering.matcher.matcher import columns
+from filtering.matcher.column import columns
 from jobs.night.commit import Changes
 from jobs.night.inputs import FilterHook, answer_names
 from jobs.night.tasks import NightWriter, TaskResult, Work

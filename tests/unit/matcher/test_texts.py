@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from filtering.matcher import Matcher, kernels
-from filtering.matcher.column import Column
+from filtering.matcher import Matcher
+from filtering.matcher.column import Column, known_texts
 from filtering.matcher.packed_bits import unpack
 from filtering.matcher.program import compile_program
 from filtering.sql92 import compile
@@ -25,13 +25,13 @@ def test_known_texts_are_found(known: list[str]) -> None:
     every: list[str | None] = [*ALIKE, *LONGER, *MANY, None] * 9
     random.Random(len(known)).shuffle(every)
     answers = np.arange(10, 12 + len(known), dtype=np.int32)
-    index = kernels.index_texts(tuple(known), answers)
+    index = known_texts(tuple(known), answers)
     of = dict(zip(known, answers.tolist(), strict=False))
     expected = [answers[-1] if text is None else of.get(text, answers[-2]) for text in every]
     positions = np.array([-1 if text is None else every.index(text) for text in every], np.int32)
-    assert kernels.find_texts(Column(pa.array(every, pa.string())), index).tolist() == expected
-    assert kernels.find_texts(Column(pa.array(["a", *every], pa.string())[1:]), index).tolist() == expected
-    assert kernels.find_texts(Column(pa.array(every, pa.string()), positions), index).tolist() == expected
+    assert index.answers(Column(pa.array(every, pa.string()))).tolist() == expected
+    assert index.answers(Column(pa.array(["a", *every], pa.string())[1:])).tolist() == expected
+    assert index.answers(Column(pa.array(every, pa.string()), positions)).tolist() == expected
 
 
 def one_octet_apart(length: int) -> list[str]:
@@ -52,7 +52,7 @@ def test_each_of_many_texts_is_told_from_the_others(every: list[str]) -> None:
     known = rng.sample(every, len(every) // 2)
     answers = np.arange(len(known) + 2, dtype=np.int32)
     of = dict(zip(known, answers.tolist(), strict=False))
-    numbers = kernels.find_texts(Column(pa.array(every)), kernels.index_texts(tuple(known), answers))
+    numbers = known_texts(tuple(known), answers).answers(Column(pa.array(every)))
     assert numbers.tolist() == [of.get(text, len(known)) for text in every]
 
 
@@ -61,8 +61,8 @@ def test_texts_that_go_on_from_the_end_of_their_table_are_found() -> None:
     for table in range(150):
         known = [f"{table} {number}" for number in range(1_000)]
         answers = np.arange(len(known) + 2, dtype=np.int32)
-        index = kernels.index_texts(tuple(known), answers)
-        assert kernels.find_texts(Column(pa.array(known)), index).tolist() == [*range(1_000)]
+        index = known_texts(tuple(known), answers)
+        assert index.answers(Column(pa.array(known))).tolist() == [*range(1_000)]
 
 
 @pytest.mark.parametrize("is_dictionary", [False, True])
