@@ -154,9 +154,11 @@ class BrokerState:
 
     @cached_property
     def _first_entries(self) -> dict[tuple[str, int], tuple[int, str]]:
-        """By queue, the first offset that is in the tables, and its run."""
+        """By queue that the last night knew, the first offset that is in the tables, and its run."""
+        last = self.nights[-1].run if self.nights else ""
         rows = tuples(self._present_progress, "topic", "queue_id", "from_offset", "run")
-        return {(topic, queue_id): (first, run) for topic, queue_id, first, run in reversed(list(rows))}
+        found = [row for row in rows if row[3] <= last]
+        return {(topic, queue_id): (first, run) for topic, queue_id, first, run in reversed(found)}
 
     @cached_property
     def progress(self) -> pa.Table:

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 from jobs import audit, deliver, dispatch, explain, export, ingest, maintain, nightly, register
 from schemas.delta.warehouse import Warehouse
+from tests.broker_log import SEGMENT, BrokerLog
 from tests.captures import capture
 from tests.nights.commands import NIGHTS, Ended, Run, differing, living, rows_of, without_runs
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
@@ -197,3 +200,24 @@ def test_the_first_message_that_no_night_has_filtered(broker: GrowingBroker, run
     place = ("--group", "cg", "--topic", "T", "--queue", 0, "--offset")
     answers = [run(explain, "--warehouse", broker.folder / "w", *place, offset).out for offset in (9, 10)]
     assert ["deliver has not run yet" in each for each in answers] == [False, True]
+
+
+@pytest.mark.parametrize("is_first_night", [True, False])
+def test_a_group_begins_in_queues_that_lost_messages_before_their_first_night(
+    run: Run, broker: GrowingBroker, is_first_night: bool
+) -> None:
+    """Whether it began before the deletion is as uncertain as it is to nightly, though dispatch has found the queue."""
+    broker.log = BrokerLog()
+    store, steps = broker.folder / "store", broker.folder / "steps"
+    start = event(after(345), "register", "cg", type="SQL92", expression=EVERYTHING, consume_from="last")
+    inputs = {ingest: ("--store", store), register: ("--subscriptions", broker.folder / "events.jsonl")}
+    for topic, count, begin in (("U", 5, 0), ("T", 350, SEGMENT))[is_first_night:]:
+        broker.log.append(count, topic=topic)
+        broker.log.write(store, begin)
+        broker.log.write_queues(store)
+        assert broker.night([start]).code == 0
+        for job in ORDER:
+            given = ("--warehouse", steps, "--broker-config", broker.folder / "broker.conf", *inputs.get(job, ()))
+            assert run(job, *given).code == 0
+    assert sum(row["uncertain"] for row in rows_of(broker.folder / "w", "delivery_stats")) > 9
+    assert differing(facts(steps), facts(broker.folder / "w")) == []
