@@ -11,7 +11,7 @@ import binascii
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,10 @@ from schemas.messages.message_log_rows import (
     MessageBatch,
     NotAMessage,
     RejectedRow,
-    checked,
     column_names,
     fits,
     other_spelling,
+    read_each,
     time_in_ms,
 )  # fmt: skip
 from schemas.rocketmq_store.commitlog_walk import crc_of
@@ -96,7 +96,7 @@ def read_by_loops(content: bytes, first: int, form: LogForm) -> tuple[list[Messa
     """Like :func:`read_by_decoder`, and much faster for many lines."""
     lines = scan(content, first)
     regular, others = _regular(lines, form)
-    slow, rejected = _decode(lines.at(others), lines.line, form)
+    slow, rejected = read_each(lines.at(others), partial(_decoded, form), lines.line, form)
     return [batch for batch in (regular, slow) if len(batch.lines)], rejected
 
 
@@ -104,25 +104,8 @@ def read_by_decoder(content: bytes, first: int, form: LogForm) -> tuple[list[Mes
     """What the lines say, by Python's own decoder. Blank lines are left out."""
     lines = {number: line for number, line in enumerate(content.split(b"\n"), first) if line.strip(_BLANK)}
     lines = {number: line.removesuffix(b"\r") for number, line in lines.items()}
-    batch, rejected = _decode(lines.items(), lines.__getitem__, form)
+    batch, rejected = read_each(lines.items(), partial(_decoded, form), lines.__getitem__, form)
     return [batch] if len(batch.lines) else [], rejected
-
-
-def _decode(
-    lines: Iterable[tuple[int, bytes]], line: Callable[[int], bytes], form: LogForm
-) -> tuple[MessageBatch, list[RejectedRow]]:
-    """The messages in ``lines``, which are numbered, and the lines that are none. ``line`` finds one by its number."""
-    taken: list[int] = []
-    messages: list[dict[str, Any]] = []
-    rejected: list[RejectedRow] = []
-    for number, content in lines:
-        try:
-            messages.append(checked(_decoded(content, form), form))
-        except NotAMessage as reason:
-            rejected.append(RejectedRow(number, str(reason), content))
-        else:
-            taken.append(number)
-    return MessageBatch.of(np.array(taken, np.int64), messages, line), rejected
 
 
 def _regular(read: Lines, form: LogForm) -> tuple[MessageBatch, NDArray[np.int64]]:
@@ -230,7 +213,7 @@ def _octets(body: str, form: str) -> bytes | None:
         return None
 
 
-def _decoded(line: bytes, form: LogForm) -> dict[str, Any]:
+def _decoded(form: LogForm, line: bytes) -> dict[str, Any]:
     try:
         text = line.decode()
     except UnicodeDecodeError:

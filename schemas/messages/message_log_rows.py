@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,6 @@ ENDS = {"int": 1 << 31, "bigint": 1 << 63}
 """The first number that a type does not hold."""
 SECONDS = (1_000_000_000, 10_000_000_000)
 """Times in seconds from 2001 to 2286. As milliseconds they would be of 1970, before RocketMQ."""
-_NOT_NEGATIVE = ("commitlog_offset", "queue_offset", "store_timestamp")
 _EMPTY: dict[str, Any] = dict.fromkeys(KNOWN)
 
 
@@ -58,6 +57,9 @@ SPELLINGS = {
 If a message has several names of a column, the first of them here counts.
 """
 _RANK = {name: rank for rank, name in enumerate(SPELLINGS)}
+
+
+Row = TypeVar("Row")
 
 
 class NotAMessage(Exception):
@@ -112,33 +114,43 @@ def time_in_ms(name: str, text: str) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
 
 
+_DEFAULTS = {"store_timestamp": -1, "store_size": 1, "queue_offset": 0, "commitlog_offset": 0}
+_WRONG: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "commitlog_offset is negative": lambda message: message["commitlog_offset"] < 0,
+    "queue_offset is negative": lambda message: message["queue_offset"] < 0,
+    "store_timestamp is negative": lambda message: message["store_timestamp"] < 0,
+    "store_size is not 1 or more": lambda message: message["store_size"] < 1,
+    f"queue_offset is over {GREATEST_QUEUE_OFFSET}": lambda message: message["queue_offset"] > GREATEST_QUEUE_OFFSET,
+    "the message ends beyond the last physical offset": lambda message: (
+        message["commitlog_offset"] > LONG_MAX - message["store_size"]
+    ),
+    "store_timestamp is after the year 9999; write milliseconds since 1970": lambda message: (
+        message["store_timestamp"] >= AFTER_YEAR_9999
+    ),
+    "store_timestamp is in seconds; write milliseconds since 1970": lambda message: (
+        (message["store_timestamp"] >= SECONDS[0]) & (message["store_timestamp"] < SECONDS[1])
+    ),
+}
+"""What numbers make of a message no message, the first reason first. Of the numbers of one, or of columns of them."""
+
+
 def fits(numbers: Mapping[str, NDArray[np.int64]], given: Mapping[str, NDArray[np.bool_]], form: LogForm) -> Any:
     """For each message, whether :func:`checked` takes it as far as its numbers and missing columns go (bool).
 
     ``numbers`` have the integer columns, ``given`` which messages have a column; those that none has may be absent.
     """
-    rows = len(given["topic"])
-    nothing = np.zeros(rows, bool)
+    nothing = np.zeros(len(given["topic"]), bool)
 
-    def has(name: str) -> NDArray[np.bool_]:
-        return given.get(name, nothing)
+    def column(name: str, default: Any) -> NDArray[np.int64]:
+        return np.where(given.get(name, nothing), numbers.get(name, 0), default)
 
-    def number(name: str, default: int) -> NDArray[np.int64]:
-        if name not in numbers:
-            return np.full(rows, default)
-        return np.where(has(name), numbers[name], default)
-
-    time = number("store_timestamp", -1)
-    time = np.where(has("store_timestamp"), time, number("born_timestamp", -1))
-    fit = has("topic") & (time >= 0) & (time < AFTER_YEAR_9999) & ~((time >= SECONDS[0]) & (time < SECONDS[1]))
+    columns = {name: column(name, default) for name, default in _DEFAULTS.items()}
+    columns["store_timestamp"] = column("store_timestamp", column("born_timestamp", -1))
+    fit = given["topic"].copy()
     for name in POSITION:
-        fit &= has(name) if form.has_positions else ~has(name)
-    size = number("store_size", 1)
-    fit &= size >= 1
-    if form.has_positions:
-        offset, queue_offset = number("commitlog_offset", 0), number("queue_offset", 0)
-        fit &= (offset >= 0) & (offset <= LONG_MAX - size)
-        fit &= (queue_offset >= 0) & (queue_offset <= GREATEST_QUEUE_OFFSET)
+        fit &= given.get(name, nothing) == form.has_positions
+    for is_wrong in _WRONG.values():
+        fit &= ~is_wrong(columns)
     return fit
 
 
@@ -158,20 +170,10 @@ def checked(values: dict[str, Any], form: LogForm) -> dict[str, Any]:
             if form.has_positions:
                 raise NotAMessage(f"no {name}")
             raise NotAMessage(f"{name} is given, but the log's first messages have none")
-    for name in _NOT_NEGATIVE:
-        if values.get(name, 0) < 0:
-            raise NotAMessage(f"{name} is negative")
-    size = values.get("store_size", 1)
-    if size < 1:
-        raise NotAMessage("store_size is not 1 or more")
-    if values.get("queue_offset", 0) > GREATEST_QUEUE_OFFSET:
-        raise NotAMessage(f"queue_offset is over {GREATEST_QUEUE_OFFSET}")
-    if values.get("commitlog_offset", 0) > LONG_MAX - size:
-        raise NotAMessage("the message ends beyond the last physical offset")
-    if values["store_timestamp"] >= AFTER_YEAR_9999:
-        raise NotAMessage("store_timestamp is after the year 9999; write milliseconds since 1970")
-    if SECONDS[0] <= values["store_timestamp"] < SECONDS[1]:
-        raise NotAMessage("store_timestamp is in seconds; write milliseconds since 1970")
+    numbers = _DEFAULTS | values
+    for reason, is_wrong in _WRONG.items():
+        if is_wrong(numbers):
+            raise NotAMessage(reason)
     properties = {}
     others = [(name, values[name]) for name in ("tags", "keys") if name in values]
     for name, value in [*(values.get("properties") or ()), *others]:
@@ -182,7 +184,7 @@ def checked(values: dict[str, Any], form: LogForm) -> dict[str, Any]:
         # RocketMQ drops a property without a name or value (MessageDecoder.string2messageProperties).
         if name and value:
             properties[name] = value
-    return _EMPTY | values | {"store_size": size, "properties": properties or None}
+    return _EMPTY | values | {"store_size": numbers["store_size"], "properties": properties or None}
 
 
 _SAME = (
@@ -256,6 +258,29 @@ class MessageBatch:
         if not pa.types.is_dictionary(topics.type):
             topics = topics.dictionary_encode()
         return topics.indices.to_numpy().astype(np.int32), topics.dictionary.to_pylist()
+
+
+def read_each(
+    rows: Iterable[tuple[int, Row]],
+    values: Callable[[Row], dict[str, Any]],
+    bytes_of: Callable[[int], bytes],
+    form: LogForm,
+) -> tuple[MessageBatch, list[RejectedRow]]:
+    """The messages in numbered lines or rows, one by one, and those that are none. This defines what they say.
+
+    ``values``: those of :func:`checked` in a line or row. It may raise NotAMessage, too.
+    """
+    taken: list[int] = []
+    messages: list[dict[str, Any]] = []
+    rejected: list[RejectedRow] = []
+    for number, row in rows:
+        try:
+            messages.append(checked(values(row), form))
+        except NotAMessage as reason:
+            rejected.append(RejectedRow(number, str(reason), bytes_of(number)))
+        else:
+            taken.append(number)
+    return MessageBatch.of(np.array(taken, np.int64), messages, bytes_of), rejected
 
 
 class MessageLogRows:

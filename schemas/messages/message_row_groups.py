@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,9 @@ from schemas.messages.message_log_rows import (
     MessageBatch,
     NotAMessage,
     RejectedRow,
-    checked,
     column_names,
     fits,
+    read_each,
     time_in_ms,
 )  # fmt: skip
 from schemas.rocketmq_store.record_layout import Bytes, store
@@ -109,35 +109,29 @@ def _messages(batch: pa.RecordBatch, first: int, form: LogForm, rejected: list[R
         return
     if good.any():
         yield fast.take(np.flatnonzero(good))
-    slow, wrong = _read_slowly(
-        batch.take(pa.array(np.flatnonzero(~good))), names, lines[~good].tolist(), bytes_of, form
+    others = np.flatnonzero(~good)
+    slow, wrong = read_each(
+        zip(lines[others].tolist(), _rows(batch.take(pa.array(others)), names), strict=True),
+        partial(_values, [*names]),
+        bytes_of,
+        form,
     )
     rejected += wrong
     yield slow
 
 
-def _read_slowly(
-    batch: pa.RecordBatch, names: Mapping[str, str], lines: Sequence[int], bytes_of: Callable[[int], bytes],
-    form: LogForm,
-) -> tuple[MessageBatch, list[RejectedRow]]:  # fmt: skip
-    """The messages in some rows, and the rows that are none. This defines what a row says."""
+def _rows(batch: pa.RecordBatch, names: Mapping[str, str]) -> Iterable[Sequence[Any]]:
+    """The values of each row in the columns ``names``; for one that has the wrong type, why, as a NotAMessage."""
     columns = [_column(column, batch[name]) for column, name in names.items()]
-    taken: list[int] = []
-    messages: list[dict[str, Any]] = []
-    rejected: list[RejectedRow] = []
-    rows = zip(*columns, strict=True) if columns else [()] * batch.num_rows
-    for number, values in zip(lines, rows, strict=True):
-        try:
-            wrong = next((value for value in values if isinstance(value, NotAMessage)), None)
-            if wrong is not None:
-                raise wrong
-            present = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-            messages.append(checked(present, form))
-        except NotAMessage as reason:
-            rejected.append(RejectedRow(number, str(reason), bytes_of(number)))
-        else:
-            taken.append(number)
-    return MessageBatch.of(np.array(taken, np.int64), messages, bytes_of), rejected
+    return zip(*columns, strict=True) if columns else [()] * batch.num_rows
+
+
+def _values(names: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    """Those of a row that are not null. Raises NotAMessage."""
+    wrong = next((value for value in row if isinstance(value, NotAMessage)), None)
+    if wrong is not None:
+        raise wrong
+    return {name: value for name, value in zip(names, row, strict=True) if value is not None}
 
 
 _NO_PLACES = np.zeros(0, np.int64)
