@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from benchmarks import workload
 from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.commitlog_walk import body_crcs
+from schemas.rocketmq_store.segments import SLACK
 
 BROKER = "broker-a"
 TOPICS = ("OrderEvents", "DeviceTelemetry")
@@ -150,7 +151,7 @@ class _Bodies:
             flags.append(0 if codec is None else COMPRESSED[codec])
         self._large_lengths, self._large_flags = np.array([len(body) for body in large]), np.array(flags)
         self._large_starts = len(text) + np.cumsum(self._large_lengths) - self._large_lengths
-        self._pool = np.frombuffer(text + b"".join(large), np.uint8)
+        self._pool = np.frombuffer(text + b"".join(large) + bytes(SLACK), np.uint8)
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[pa.BinaryArray, NDArray[np.int64], NDArray[np.int32]]:
         """Bodies, their sysFlags and their CRCs."""

@@ -22,7 +22,7 @@ from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPE
 from schemas.rocketmq_store import record_layout
 from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.message_decoder import Hosts, host_string, msg_id_host
-from schemas.rocketmq_store.properties import Interner, PropertyColumns, Texts, values_of
+from schemas.rocketmq_store.properties import Interner, Pairs, PropertyColumns, Texts
 
 
 class Bodies(Enum):
@@ -202,7 +202,7 @@ def _values_of(texts: pa.StringArray, name: str) -> pa.StringArray | None:
     """The values of a property in some of ``others``; None if there are none."""
     if texts.null_count == len(texts):
         return None
-    values = values_of(texts, name)
+    values = Pairs.of(texts).value(name)
     return values if values.null_count < len(values) else None
 
 

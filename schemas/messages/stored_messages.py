@@ -45,7 +45,7 @@ from schemas.delta.table_rows import (
 )
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.commitlog_rows import NUMBERS, Int32s, Messages, Shape, TopicBatch, concat, topic_batches
-from schemas.rocketmq_store.properties import names_of, values_of
+from schemas.rocketmq_store.properties import Pairs
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE
@@ -92,7 +92,7 @@ def has_property(storage: Storage, path: str, name: str) -> bool:
             if any(name in names.split(NAME_SEPARATOR) for names in distinct):
                 return True
             others = rows["more_properties"].combine_chunks()
-            if others.null_count < len(others) and values_of(others, name).null_count < len(others):
+            if others.null_count < len(others) and Pairs.of(others).value(name).null_count < len(others):
                 return True
     return False
 
@@ -549,8 +549,8 @@ class _Search:
                     self._add(shape.topic, name)
         others = rows.filter(pc.is_valid(rows["more_properties"]))
         if len(others):
-            row_of, names = names_of(others["more_properties"].combine_chunks())
-            named = pa.table([others["topic"].take(pa.array(row_of)), names], ["topic", "name"])
+            pairs = Pairs.of(others["more_properties"].combine_chunks())
+            named = pa.table([others["topic"].take(pa.array(pairs.text_of_each())), pairs.names], ["topic", "name"])
             for row in named.group_by(["topic", "name"]).aggregate([]).to_pylist():
                 self._add(row["topic"], row["name"])
 

@@ -13,17 +13,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from filtering.java import is_utf8, string_array, unchecked_string_array
-from filtering.kernels.compile import compiled
+from filtering.java import string_array
+from schemas.commitlog import message_ids
 from schemas.rocketmq_store.commitlog_walk import Records
-from schemas.rocketmq_store.properties import Interner, find, split
+from schemas.rocketmq_store.properties import Interner, Pairs
 from schemas.rocketmq_store.record_layout import NUMBER_FIELDS, Bytes, Positions, binary_array, decoded_texts, spans
 
 # Hosts: 4 or 16 bytes of address and an i32 port, as RocketMQ prints them.
 
 
 IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"
-HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)  # two digits a byte
 
 
 class Hosts:
@@ -67,35 +66,6 @@ def _java_address(address: bytes) -> bytes:
     return address[12:] if address.startswith(IPV4_MAPPED) and len(address) == 16 else address
 
 
-@compiled
-def message_ids(log: Bytes, at: Positions, lengths: Positions, offsets: Positions, bounds: NDArray[np.int32]) -> Bytes:
-    """Upper-case hex of host, port and physical offset (MessageDecoder.createMessageId), end to end.
-
-    The id of record i is at ``bounds[i]`` to ``bounds[i + 1]``, two characters a byte.
-    """
-    out = np.full(bounds[-1] // 2, HEX[0], np.uint16)
-    for i in range(len(at)):
-        source = log[at[i] : at[i] + lengths[i]]
-        target = out[bounds[i] // 2 : bounds[i + 1] // 2]
-        if len(source) == 20 and _is_ipv4_mapped(source):
-            # RocketMQ writes an IPv4 address into the space of an IPv6 one, and prints the whole space.
-            source = source[12:]
-        for j in range(len(source)):
-            target[j] = HEX[source[j]]
-        target = target[len(source) :]
-        for j in range(8):
-            target[j] = HEX[np.uint8(offsets[i] >> (56 - 8 * j))]
-    return out.view(np.uint8)
-
-
-@compiled
-def _is_ipv4_mapped(host: Bytes) -> bool:
-    for i in range(10):
-        if host[i]:
-            return False
-    return bool(host[10] == 255 and host[11] == 255)
-
-
 MAP = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema(
     [
@@ -130,15 +100,15 @@ if a record has none; body is as stored, and body_crc_computed is the body_crc t
 def decode(records: Records, columns: Sequence[str]) -> pa.RecordBatch:
     """The given columns of SCHEMA, one row per record. Only these are computed."""
     log, at = records.log, records.at
-    properties = cache(partial(_Properties, records))
+    pairs = cache(partial(_pairs, records))
     computed: dict[str, Callable[[], pa.Array]] = {
         "commitlog_offset": lambda: pa.array(records.physical_offsets()),
         "topic": lambda: string_array(*spans(log, at("topic"), at("topic_length"))),
         "store_size": lambda: pa.array(at("size").astype(np.int32)),
         "msg_id": lambda: _msg_ids(records),
-        "tags": lambda: properties().value("TAGS"),
-        "keys": lambda: properties().value("KEYS"),
-        "properties": lambda: properties().maps(),
+        "tags": lambda: pairs().value("TAGS"),
+        "keys": lambda: pairs().value("KEYS"),
+        "properties": lambda: _maps(pairs(), at("properties_length") == 0),
         "born_host": lambda: Hosts(host_string).read(log, *records.born_hosts())[0].dictionary_decode(),
         "store_host": lambda: Hosts(host_string).read(log, *records.store_hosts())[0].dictionary_decode(),
         "body_length": lambda: pa.array(at("body_length").astype(np.int32)),
@@ -150,35 +120,19 @@ def decode(records: Records, columns: Sequence[str]) -> pa.RecordBatch:
 
 
 def _msg_ids(records: Records) -> pa.StringArray:
-    starts, lengths = records.store_hosts()
-    bounds = np.append(np.int32(0), np.cumsum(2 * lengths + 16, dtype=np.int32))
-    ids = message_ids(records.log, starts, lengths, records.physical_offsets(), bounds)
-    return unchecked_string_array(bounds, ids)
+    (hosts,) = Hosts(msg_id_host).read(records.log, *records.store_hosts())
+    return message_ids(hosts, records.physical_offsets(), records.numbers("sys_flag"))
 
 
-class _Properties:
-    """The properties of some records as pairs: one map for each record."""
+def _pairs(records: Records) -> Pairs:
+    texts = records.log, records.at("properties"), records.at("properties_length")
+    pairs = Pairs.cut(*texts) or Pairs.cut(*decoded_texts(*texts))
+    assert pairs is not None
+    return pairs
 
-    def __init__(self, records: Records):
-        lengths = records.at("properties_length")
-        self._missing = lengths == 0
-        self._split(records.log, records.at("properties"), lengths)
-        if not (is_utf8(self._key_ends, self._keys) and is_utf8(self._value_ends, self._values)):
-            self._split(*decoded_texts(records.log, records.at("properties"), lengths))
 
-    def _split(self, log: Bytes, starts: Positions, lengths: Positions) -> None:
-        self._pairs, self._key_ends, self._keys, self._value_ends, self._values = split(log, starts, lengths)
-
-    def maps(self) -> pa.MapArray:
-        """map<string, string>, null if a record has no properties."""
-        keys = unchecked_string_array(self._key_ends, self._keys)
-        values = unchecked_string_array(self._value_ends, self._values)
-        entries = pa.StructArray.from_arrays([keys, values], fields=[MAP.key_field, MAP.item_field])
-        buffers = [pa.array(~self._missing).buffers()[1], pa.py_buffer(self._pairs)]
-        return pa.Array.from_buffers(MAP, len(self._missing), buffers, children=[entries])
-
-    def value(self, name: str) -> pa.StringArray:
-        """The values of one property, null if it is missing."""
-        key = np.frombuffer(name.encode(), np.uint8)
-        starts, lengths, missing = find(self._pairs, self._key_ends, self._keys, self._value_ends, key)
-        return unchecked_string_array(*spans(self._values, starts, lengths), missing)
+def _maps(pairs: Pairs, missing: NDArray[np.bool_]) -> pa.MapArray:
+    """map<string, string> for each record, null if it has no properties."""
+    entries = pa.StructArray.from_arrays([pairs.names, pairs.values], fields=[MAP.key_field, MAP.item_field])
+    buffers = [pa.array(~missing).buffers()[1], pa.py_buffer(pairs.ends)]
+    return pa.Array.from_buffers(MAP, len(missing), buffers, children=[entries])

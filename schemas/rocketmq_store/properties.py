@@ -15,7 +15,7 @@ without a slot stay a text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -135,24 +135,10 @@ def _same(log: Bytes, start: int, name: Bytes, length: int) -> bool:
     return True
 
 
-@compiled
-def copy_values(log: Bytes, starts: Cells, lengths: Cells, offsets: Cells, data: Bytes) -> None:
-    """The values of one slot, one after another, as Arrow's offsets (rows + 1) and data (SLACK bytes longer)."""
-    at = 0
-    for row in range(len(starts)):
-        length = int(lengths[row])
-        source = int(starts[row])
-        for i in range(0, length, 8):
-            store(data, at + i, load_word(log, source + i))
-        at += length
-        offsets[row + 1] = at
-
-
 # Texts as numbers, in the order of their first appearance.
 
 
 Numbers = NDArray[np.int32]
-Integers = NDArray[np.int32] | NDArray[np.int64]
 _SLOT = np.dtype(
     {"names": ["first", "last", "length", "number"], "formats": [np.uint64, np.uint64, np.int32, np.int32]}, align=True
 )
@@ -177,7 +163,7 @@ class Interner:
         self._ends = np.zeros(1 << 7, np.int32)
         self._table = _empty_table(len(self._ends))
 
-    def numbers(self, log: Bytes, starts: Integers, lengths: Integers) -> Numbers | None:
+    def numbers(self, log: Bytes, starts: Positions | Cells, lengths: Positions | Cells) -> Numbers | None:
         """The number of the text at each position of ``log``. None if there are too many texts."""
         numbers = np.empty(len(starts), np.int32)
         starts, lengths = starts.astype(np.int32, copy=False), lengths.astype(np.int32, copy=False)
@@ -334,13 +320,8 @@ class PropertyValues:
                 mask = missing if missing.any() else None
                 return pa.DictionaryArray.from_arrays(numbers, self._texts, mask, safe=False)
             self._interner = None
-        size = int(lengths.sum())
-        offsets = np.zeros(len(lengths) + 1, np.int32)
-        data = np.empty(size + SLACK, np.uint8)
-        copy_values(log, starts, lengths, offsets, data)
-        if not is_utf8(offsets, data[:size]):
-            return None
-        return unchecked_string_array(offsets, data[:size], missing)
+        offsets, data = spans(log, starts, lengths)
+        return unchecked_string_array(offsets, data, missing) if is_utf8(offsets, data) else None
 
     def _texts_are_utf8(self, interner: Interner) -> bool:
         if interner.count > len(self._texts):
@@ -541,24 +522,6 @@ def split(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Offsets, O
 
 
 @compiled
-def find(
-    pairs: Offsets, key_ends: Offsets, keys: Bytes, value_ends: Offsets, name: Bytes
-) -> tuple[Positions, Positions, NDArray[np.bool_]]:
-    """The value of the key ``name`` in each row: where it begins, its length in bytes, and whether it is missing."""
-    rows = len(pairs) - 1
-    starts, lengths, missing = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.ones(rows, np.bool_)
-    for row in range(rows):
-        for pair in range(pairs[row], pairs[row + 1]):
-            start = key_ends[pair]
-            if key_ends[pair + 1] - start == len(name) and is_name(keys[start:], name):
-                starts[row] = value_ends[pair]
-                lengths[row] = value_ends[pair + 1] - value_ends[pair]
-                missing[row] = False
-                break
-    return starts, lengths, missing
-
-
-@compiled
 def _copy(text: Bytes, start: int, limit: int, out: Bytes, at: int, separator: int) -> int:
     """Copies up to ``separator``, a property's end, or ``limit``, and up to 7 bytes more. Returns the end."""
     while True:
@@ -605,6 +568,60 @@ def _drop(data: Bytes, ends: Offsets, pair: int, count: int) -> None:
         ends[i] = ends[i + 1] - gap
 
 
+class Pairs(NamedTuple):
+    """The names and values in n property texts. Text i has those from ``ends[i]`` to ``ends[i + 1]`` (exclusive)."""
+
+    ends: Offsets
+    names: pa.StringArray
+    values: pa.StringArray
+
+    @classmethod
+    def cut(cls, log: Bytes, starts: Positions, lengths: Positions) -> Pairs | None:
+        """Those of the texts at ``starts``. None if some name or value is not UTF-8."""
+        ends, name_ends, names, value_ends, values = split(log, starts, lengths)
+        if not (is_utf8(name_ends, names) and is_utf8(value_ends, values)):
+            return None
+        return cls(ends, unchecked_string_array(name_ends, names), unchecked_string_array(value_ends, values))
+
+    @classmethod
+    def of(cls, texts: pa.StringArray) -> Pairs:
+        """Those of texts, of which nulls have none."""
+        bounds = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+        data = np.frombuffer(bytes(texts.buffers()[2] or b"") + bytes(SLACK), np.uint8)
+        pairs = cls.cut(data, bounds[:-1].astype(np.int64), np.diff(bounds))
+        assert pairs is not None
+        return pairs
+
+    def text_of_each(self) -> NDArray[np.int64]:
+        """The number of the text in which each name is."""
+        return np.repeat(np.arange(len(self.ends) - 1), np.diff(self.ends))
+
+    def value(self, name: str) -> pa.StringArray:
+        """The value of a property in each text; null if it has none."""
+        _, name_ends, names = self.names.buffers()
+        at = _pairs_named(
+            self.ends, np.frombuffer(name_ends, np.int32), *(_octets(each) for each in (names, name.encode()))
+        )
+        return self.values.take(pa.array(at, mask=at < 0))
+
+
+def _octets(octets: pa.Buffer | bytes | None) -> Bytes:
+    return np.frombuffer(octets or b"", np.uint8)
+
+
+@compiled
+def _pairs_named(ends: Offsets, name_ends: Offsets, names: Bytes, name: Bytes) -> Offsets:
+    """The number of the pair with a name in each text; -1 if it has none."""
+    pairs = np.full(len(ends) - 1, -1, np.int32)
+    for text in range(len(pairs)):
+        for pair in range(ends[text], ends[text + 1]):
+            start = name_ends[pair]
+            if name_ends[pair + 1] - start == len(name) and is_name(names[start:], name):
+                pairs[text] = pair
+                break
+    return pairs
+
+
 # Properties without a column.
 
 
@@ -629,27 +646,6 @@ def more_properties(
     if not (is_utf8(name_ends, all_names) and is_utf8(value_ends, values)):
         return None
     return _join(pairs, name_ends, all_names, value_ends, values, topics, names, name_lengths, used)
-
-
-def values_of(texts: pa.StringArray, name: str) -> pa.StringArray:
-    """The value of the property ``name`` in each text; null if it is missing, or the text is null."""
-    pairs, name_ends, names, value_ends, values = _split(texts)
-    key = np.frombuffer(name.encode(), np.uint8)
-    starts, lengths, missing = find(pairs, name_ends, names, value_ends, key)
-    return unchecked_string_array(*spans(values, starts, lengths), missing)
-
-
-def names_of(texts: pa.StringArray) -> tuple[NDArray[np.int64], pa.StringArray]:
-    """The names of all properties in some texts, and for each name the index of its text."""
-    pairs, name_ends, names, _, _ = _split(texts)
-    return np.repeat(np.arange(len(texts)), np.diff(pairs)), unchecked_string_array(name_ends, names)
-
-
-def _split(texts: pa.StringArray) -> tuple[Offsets, Offsets, Bytes, Offsets, Bytes]:
-    """The result of :func:`split`."""
-    bounds = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    data = np.frombuffer(bytes(texts.buffers()[2] or b"") + bytes(SLACK), np.uint8)
-    return split(data, bounds[:-1].astype(np.int64), np.diff(bounds))
 
 
 def message_properties(text: str) -> dict[str, str]:

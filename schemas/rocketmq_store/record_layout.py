@@ -198,6 +198,14 @@ _TWOS = np.uint64(0x0202020202020202)
 
 
 @compiled
+def store(data: Bytes, at: int, word: np.uint64) -> None:
+    """Writes a word as eight bytes from ``at`` on: the reverse of load_word."""
+    i = np.uint64(at)
+    for j in range(8):
+        data[i + np.uint64(j)] = np.uint8(word >> np.uint64(8 * j))
+
+
+@compiled
 def ints(log: Bytes, at: Positions) -> NDArray[np.int32]:
     """The big-endian i32 at each position."""
     out = np.empty(len(at), np.int32)
@@ -216,18 +224,20 @@ def longs(log: Bytes, at: Positions) -> NDArray[np.int64]:
 
 
 @compiled
-def spans(log: Bytes, at: Positions, lengths: Positions) -> tuple[Offsets, Bytes]:
-    """The bytes of each span, one after another: Arrow's offsets (rows + 1) and data, under 2 GiB in all."""
+def spans(log: Bytes, at: Positions | Offsets, lengths: Positions | Offsets) -> tuple[Offsets, Bytes]:
+    """The bytes of each span, one after another: Arrow's offsets (rows + 1) and data, under 2 GiB in all.
+
+    SLACK bytes after the last span may be read.
+    """
     offsets = np.zeros(len(at) + 1, np.int32)
     for i in range(len(at)):
         offsets[i + 1] = offsets[i] + lengths[i]
-    data = np.empty(offsets[-1], np.uint8)
+    data = np.empty(offsets[-1] + SLACK, np.uint8)
     for i in range(len(at)):
-        source = log[at[i] :]
-        target = data[offsets[i] : offsets[i + 1]]
-        for j in range(len(target)):
-            target[j] = source[j]
-    return offsets, data
+        source, target = int(at[i]), int(offsets[i])
+        for j in range(0, int(lengths[i]), 8):
+            store(data, target + j, load_word(log, source + j))
+    return offsets, data[: offsets[-1]]
 
 
 def binary_array(offsets: Offsets, data: Bytes, missing: NDArray[np.bool_] | None = None) -> pa.Array:
@@ -242,14 +252,6 @@ def decoded_texts(log: Bytes, at: Positions, lengths: Positions) -> tuple[Bytes,
     _, offsets, data = string_array(*spans(log, at, lengths)).buffers()
     bounds = np.frombuffer(offsets, np.int32)[: len(at) + 1].astype(np.int64)
     return np.frombuffer(bytes(data) + bytes(SLACK), np.uint8), bounds[:-1], np.diff(bounds)
-
-
-@compiled
-def store(data: Bytes, at: int, word: np.uint64) -> None:
-    """Writes a word as eight bytes from ``at`` on: the reverse of load_word."""
-    i = np.uint64(at)
-    for j in range(8):
-        data[i + np.uint64(j)] = np.uint8(word >> np.uint64(8 * j))
 
 
 @compiled
