@@ -599,14 +599,10 @@ class Pairs(NamedTuple):
     def value(self, name: str) -> pa.StringArray:
         """The value of a property in each text; null if it has none."""
         _, name_ends, names = self.names.buffers()
-        at = _pairs_named(
-            self.ends, np.frombuffer(name_ends, np.int32), *(_octets(each) for each in (names, name.encode()))
-        )
+        octets = np.frombuffer(names or bytearray(), np.uint8)
+        wanted = np.frombuffer(name.encode(), np.uint8)
+        at = _pairs_named(self.ends, np.frombuffer(name_ends, np.int32), octets, wanted)
         return self.values.take(pa.array(at, mask=at < 0))
-
-
-def _octets(octets: pa.Buffer | bytes | None) -> Bytes:
-    return np.frombuffer(octets or b"", np.uint8)
 
 
 @compiled
