@@ -203,7 +203,8 @@ def _new_standings(
             for queue_id, committed in newer.committed.get(row.key, {}).items():
                 queue = row.topic, queue_id
                 end = newer.ends.get(queue)
-                if end is not None and (*row.key, queue_id) not in known:
+                has_entries = end or committed  # nights do not count queues that never had a message, either
+                if end is not None and has_entries and (*row.key, queue_id) not in known:
                     stored = _still_filtered(filtered_to.get(queue, 0), end)
                     yield Standing(*row.key, queue_id, committed, min(committed, end), end, stored)
 

@@ -655,8 +655,7 @@ def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only:
     """The subscriptions that a night with a file would change and end. Raises UsageError if the broker refuses one.
 
     ``filters_only``: the file is a consumerFilter.json, without TAG subscriptions. ``digest``: that of its bytes.
-    A client subscribes to its retry topic by itself, so that of a group in the file does not end. One without messages
-    is as good as unchanged.
+    A retry topic without messages is as good as unchanged.
     """
     now = {row.key: row for row in facts.in_force}
     is_known = facts.last.inputs.get(SUBSCRIPTION_FILE) == digest and not given.is_snapshot
@@ -665,18 +664,13 @@ def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only:
     )
     end = max([facts.end, *(event.at for event in events)])
     after = {row.key: row for row in in_force_at(facts.history_after(events), end) if row.is_consuming}
-    groups = {group for group, _ in after}
     differing = [
         facts.as_consumed(row) for key, row in after.items() if key not in now or now[key].filter != row.filter
     ]
     changed = [row for row in differing if row.topic in facts.topics or not is_retry_topic(row.topic)]
     for row in changed:
         _check(row, facts)
-    ended = [
-        row
-        for key, row in now.items()
-        if row.is_consuming and key not in after and not (is_retry_topic(row.topic) and row.consumer_group in groups)
-    ]
+    ended = [row for key, row in now.items() if row.is_consuming and key not in after]
     kept = [row for key, row in after.items() if key in now and now[key].filter == row.filter]
     return Tried(facts, changed, ended, kept)
 

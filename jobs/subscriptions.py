@@ -127,13 +127,17 @@ def _print_list(entries: Sequence[Mapping[str, str | int]]) -> None:
 
 
 def _print_list_of(facts: BrokerFacts) -> None:
-    """The subscriptions at the end of the last night of the groups that are online then."""
+    """The subscriptions at the end of the last night of the groups that are online then, without retry topics.
+
+    Clients subscribe to their retry topic by themselves, so a night with the list does not end it.
+    """
     from filtering.consumption.plan import resets_and_first_starts
+    from filtering.names import is_retry_topic
     from filtering.subscription_data import new_subscription
     from filtering.subscriptions.events import ConsumeFrom
 
     first_events = resets_and_first_starts(facts.events)[1]
-    online = [row for row in facts.in_force if row.is_consuming]
+    online = [row for row in facts.in_force if row.is_consuming and not is_retry_topic(row.topic)]
     entries = []
     for row in online:
         start = first_events[row.key].consume_from if row.key in first_events else ConsumeFrom.LAST

@@ -13,7 +13,7 @@ import yaml
 
 from filtering.counted import did_you_mean
 from filtering.java import LONG_MAX, has_half_a_pair, without_half_pairs
-from filtering.names import wrap_namespace
+from filtering.names import is_retry_topic, wrap_namespace
 from filtering.subscription_data import SQL92, TAG, Subscription, filter_of, is_tag_type, new_subscription
 from filtering.subscriptions.events import (
     UNVERSIONED,
@@ -291,8 +291,8 @@ def differences(
     """The events after ``since`` (ms) that lead from the subscriptions in force then to those of a snapshot.
 
     ``filters_only``: the snapshot is a consumerFilter.json, which has no TAG subscriptions. A group that is not in the
-    snapshot has left the topic, unless a part of the snapshot could not be read. Events of the snapshot after
-    ``since`` keep their time.
+    snapshot has left the topic, unless a part of the snapshot could not be read. A retry topic need not be in it: the
+    clients of a group that stays subscribe to it by themselves. Events of the snapshot after ``since`` keep their time.
     """
     known = {row.key: row for row in in_force}
     registered: dict[GroupTopic, SubscriptionEvent] = {}
@@ -319,9 +319,11 @@ def differences(
             is_consuming = True
         if is_consuming and key in left:
             events.append(left[key])
+    staying = {group for group, _ in registered.keys() - left.keys()}
     for key, row in known.items():
         is_listed_type = not filters_only or not is_tag_type(row.expression_type)
-        if key not in registered and row.is_consuming and is_listed_type and is_complete:
+        stays = key in registered or (is_retry_topic(row.topic) and row.consumer_group in staying)
+        if row.is_consuming and not stays and is_listed_type and is_complete:
             events.append(SubscriptionEvent(since + 1, Operation.UNREGISTER, row.consumer_group, topic=row.topic))
     return in_order(events)
 

@@ -45,11 +45,13 @@ class _Handler(socketserver.StreamRequestHandler):
             key = name, group
             if key not in FRAMES and name == "GET_CONSUMER_CONNECTION_LIST":
                 key = name, "cg_none"
-            if name == "GET_TOPIC_STATS_INFO" and header["extFields"]["topic"] != "Orders":
-                key = "no topic", None
+            changed = self.server.changed.get(key)
+            if name == "GET_TOPIC_STATS_INFO" and (topic := header["extFields"]["topic"]) != "Orders":
+                changed = self.server.changed.get((name, topic))
+                key = ("no topic", None) if changed is None else key
             answer, body = header_of(FRAMES[key])
             text = json.dumps(answer | {"opaque": header["opaque"]}).encode()
-            content = struct.pack(">i", len(text)) + text + self.server.changed.get((name, group), body)
+            content = struct.pack(">i", len(text)) + text + (body if changed is None else changed)
             self.wfile.write(struct.pack(">i", len(content)) + content)
 
 

@@ -58,6 +58,17 @@ def test_lag_as_of_now(broker: Answers, warehouse: Path, run: Run) -> None:
     assert "when broker-a was asked" in out
 
 
+def test_lag_of_queues_without_messages(broker: Answers, warehouse: Path, run: Run) -> None:
+    """Each group has a retry topic, and clients commit offset 0 of its queue. Nights do not count it either."""
+    queue = '{"brokerName":"broker-a","queueId":0,"topic":"%RETRY%cg_sql"}'
+    ends = f'{{"offsetTable":{{{queue}:{{"lastUpdateTimestamp":0,"maxOffset":0,"minOffset":0}}}}}}'
+    broker.changed["GET_TOPIC_STATS_INFO", "%RETRY%cg_sql"] = ends.encode()
+    live = ("--warehouse", warehouse, "--namesrv", broker.address)
+    assert "0 of 2 subscriptions are up to date" in run(lag, *live).out
+    rows = [json.loads(line) for line in run(lag, *live, "--group", "cg_sql", "--json").out.splitlines()]
+    assert [(row["topic"], row["queue_id"]) for row in rows] == [("Orders", 0), ("Orders", 1)]
+
+
 def test_a_message_after_the_night(broker: Answers, warehouse: Path, run: Run) -> None:
     place = ("--topic", "Orders", "--queue", 0, "--offset", 5)
     ended = run(explain, "--warehouse", warehouse, "--namesrv", broker.address, *place)

@@ -527,6 +527,27 @@ def test_a_list_from_a_warehouse_is_what_is_in_force(broker: GrowingBroker) -> N
     assert broker.run(subscriptions_job).error == "mqsieve: give either files, or --warehouse with a warehouse\n"
 
 
+def test_a_list_without_retry_topics_ends_none_of_a_group_that_stays(broker: GrowingBroker) -> None:
+    """Clients subscribe to them by themselves. So a list to edit has none of them, as one that is typed has not."""
+    retried = [
+        event(BEFORE, "register", group, topic=f"%RETRY%{group}", expression="*", consume_from="first")
+        for group in ("cg", "cg_b")
+    ]
+    broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "cg_b", LOW), *retried])
+    written = broker.run(subscriptions_job, "--warehouse", broker.folder / "w")
+    assert [entry["topic"] for entry in yaml.safe_load(written.out)] == ["T", "T"]
+    assert written.error == "2 subscriptions of 2 groups\n"
+    edited = written.out.replace("'4'", "'15'").partition("- group: cg_b")[0]
+    for group in ("cg", "cg_b"):
+        broker.log.append(1, topic=f"%RETRY%{group}")
+    broker.grow()
+    ended = broker.night(edited, name="list.yaml")
+    assert "list.yaml, 1 began or changed, 2 ended" in ended.out
+    last = max(row["run"] for row in rows_of(broker.folder / "w", "run_ledger"))
+    new = [row for row in rows_of(broker.folder / "w", "deliveries") if row["run"] == last]
+    assert {(row["consumer_group"], row["topic"]) for row in new} == {("cg", "T"), ("cg", "%RETRY%cg")}
+
+
 def test_a_list_with_times_tells_the_past_of_groups_that_the_store_does_not_list(broker: GrowingBroker) -> None:
     """The committed offset shows that the group was there; only a list with at: and --redo-from says what it got."""
     write_own_list(broker, LOW)
