@@ -23,7 +23,7 @@ import pytest
 
 import mqsieve
 from answers import warehouse as warehouse_door
-from answers.explain import Explainer
+from answers.explain import POP_NOT_COPIED, Explainer, Explanation, why_at
 from answers.facts import open_facts
 from answers.lag import lag as lag_of
 from answers.messages import read
@@ -676,6 +676,37 @@ def test_what_was_popped_when_one_of_the_clients_had_left_may_have_been_received
     broker.night([*clients, leave])
     assert outcomes(broker) == [(each, "DELIVERED") for each in range(3)]
     assert uncertain_messages(broker) == (1 if left == 1 else 0)
+
+
+def explained(broker: GrowingBroker, queue_offset: int) -> Explanation:
+    (explanation,) = why_at(open_facts(Warehouse.at(str(broker.folder / "w"))), "T", 0, queue_offset, "g")
+    return explanation
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_what_the_offset_is_past_and_no_pop_of_the_copied_log_has_is_uncertain(
+    broker: GrowingBroker, is_away: bool
+) -> None:
+    """The offsets are copied after the log. The next copy has the pops between."""
+    events = [registered(BEFORE, "A")]
+    broker.log.append(3, TAGS="A")
+    pop(broker, "g", 10, 11, start=0)
+    if is_away:
+        events.append(json.dumps({"at": broker.log.time, "op": "unregister", "group": "g", "client_id": "g#1"}))
+    broker.log.append(2, TAGS="A")
+    if is_away:
+        events.append(registered(broker.log.time, "A"))
+    broker.log.append(2, TAGS="B")
+    save(broker, g=17)
+    assert broker.night(events).code == 0
+    assert [explained(broker, each).uncertain for each in (5, 11, 15)] == [None] * 3
+    assert [explained(broker, each).uncertain for each in (12, 13, 14)] == [POP_NOT_COPIED] * 3
+    assert explained(broker, 14).outcome is Outcome.NOT_SUBSCRIBED
+    pop(broker, "g", 12, 13, 14)
+    assert broker.night(events).code == 0
+    assert [explained(broker, each).outcome for each in (12, 13, 14)] == [Outcome.DELIVERED] * 3
+    assert [explained(broker, each).uncertain for each in (12, 13, 14, 15)] == [None] * 4
+    assert broker.failed_audits() == []
 
 
 def configure(broker: GrowingBroker, name: str, document: dict[str, Any]) -> None:
