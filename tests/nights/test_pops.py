@@ -709,6 +709,25 @@ def test_what_the_offset_is_past_and_no_pop_of_the_copied_log_has_is_uncertain(
     assert broker.failed_audits() == []
 
 
+@pytest.mark.parametrize("events", [[], [registered(BEFORE, "*")]], ids=["no event", "registered"])
+@pytest.mark.parametrize("committed", [{}, {"T@g": 2}], ids=["no offset", "offset of the other topic"])
+def test_a_group_goes_on_after_its_pops_where_the_store_has_no_offset_of_it(
+    broker: GrowingBroker, committed: dict[str, int], events: list[str]
+) -> None:
+    retry_topic = "%RETRY%g_T"
+    for number in range(2):
+        broker.log.append(10).append(4, topic=retry_topic)
+        pop(broker, "g", *range(10 * number, 10 * number + 2))
+        pop(broker, "g", *range(4 * number, 4 * number + 2), topic=retry_topic)
+        offsets = {key: {"0": 10 * number + offset} for key, offset in committed.items()}
+        configure(broker, "consumerOffset.json", {"offsetTable": offsets})
+        assert broker.night(events).code == 0
+        known = [row for row in rows_of(broker.folder / "w", "current_offsets") if row["consumer_group"] == "g"]
+        decided_to = {row["topic"]: row["decided_to"] for row in known}
+        assert decided_to == {"T": 10 * number + 2, retry_topic: 4 * number + 2}
+        assert broker.failed_audits("--all") == []
+
+
 def configure(broker: GrowingBroker, name: str, document: dict[str, Any]) -> None:
     config = broker.folder / "store" / "config"
     config.mkdir(parents=True, exist_ok=True)
