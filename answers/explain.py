@@ -504,6 +504,7 @@ NO_QUEUE_IDS = (
     "and whether it kept it, is not known"
 )
 READ_FOR_NOTHING = "passed over by a pop that handed out nothing, so that the broker wrote nothing down"
+POP_NOT_COPIED = "its pop may be later than the copied log, or an operator moved the group's offset"
 BY_POP = "the group pops the topic, and the broker did not write down what it got: this is inferred"
 
 
@@ -901,18 +902,22 @@ class Explainer:
             explanation = self._without_filters(message, group, Outcome.NOT_SUBSCRIBED, why)
         else:
             at = self._pops.passed_over_at(message, group)
-            text = READ_FOR_NOTHING if at is None else f"passed over by the pop of {time_text(at)}"
             position = self._positions(message.topic, message.queue_id).get(group)
             if at is None and (position is None or message.queue_offset >= position):
                 return None
-            in_force = in_force_at(carried, message.store_timestamp if at is None else at)
-            if not in_force or not in_force[0].is_consuming:
+            text = READ_FOR_NOTHING if at is None else f"passed over by the pop of {time_text(at)}"
+            since = message.store_timestamp if at is None else at
+            may_wait = at is None and not comes_after(rows, self._facts.broker, since)
+            row = next((row for row in carried if row.is_consuming and since < row.end), None)
+            if row is None or (since < row.valid_from and not may_wait):
                 return None
-            explanation = self._filtered(
-                message, Pulled(in_force[0], at or message.store_timestamp, self._facts.broker)
-            )
+            explanation = self._filtered(message, Pulled(row, max(since, row.valid_from), self._facts.broker))
             if explanation.outcome in BY_THE_TABLES:
-                return None
+                if at is not None or self._history.windows(message, group):
+                    return None
+                why = "the group's offset is past it, and the record has no pop of it"
+                explanation = self._without_filters(message, group, Outcome.NOT_SUBSCRIBED, why)
+                return replace(explanation, uncertain=POP_NOT_COPIED)
             explanation = explanation.with_headline(f"{text}; {explanation.decision.headline}")
         return replace(explanation, uncertain=why_uncertain or explanation.uncertain)
 

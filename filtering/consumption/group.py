@@ -590,7 +590,7 @@ class Timeline:
     ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where they are
     known. ``mode_changes``: the times (ms) of those at which the group only began or ceased to pop. ``unseen``: by the
     time of a step (ms), since when it is not known what the group subscribed to. ``changes``: by the time of a CHANGE
-    (ms), the event of a group that pops.
+    (ms), the event of a group that pops. ``left``: the last STOP before the night, of a group that is away.
     """
 
     first: SubscriptionRow | None
@@ -601,6 +601,7 @@ class Timeline:
     unseen: Mapping[int, int] = field(default_factory=dict)
     changes: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
     mode_changes: Container[int] = ()
+    left: TimelineStep | None = None
 
     @property
     def moves(self) -> list[tuple[int, int]]:
@@ -644,7 +645,9 @@ def timeline(
     if changes:
         steps = list(_at_requests(steps, changes, earliest))
     pulls = first is not None and is_pulling(first)
-    return Timeline(first, pulls, steps, ordered, commits, unseen or {}, changes or {}, mode_changes or {})
+    before = () if pulls else _steps(None, False, begins, [], is_pulling)
+    left = next((step for step in reversed([*before]) if step.moment is Moment.STOP), None)
+    return Timeline(first, pulls, steps, ordered, commits, unseen or {}, changes or {}, mode_changes or {}, left)
 
 
 def _at_requests(
@@ -800,8 +803,10 @@ class GroupNightPlan:
             case Moment.START:
                 self._position.offsets.update(self._line.commits.get(step.at, {}))
                 if self._leave is not None and self._is_in_flight(self._leave):
-                    before = self._note_in_flight(self._leave, {})
-                    self.uncertain.not_passed(before, self._leave.at, step.row, step.at)
+                    self._note_in_flight(self._leave, {})
+                leave = self._leave or self._left_at_unknown_offsets(step)
+                if leave is not None and leave.before is not None and self._is_in_flight(leave):
+                    self.uncertain.not_passed(leave.before, leave.at, step.row, step.at)
                 if self._begins_anew:
                     self._reason = Reason.OFFSETS_REMOVED
                     self._position = self._group_start.position_anew(step.at, self._position)
@@ -908,11 +913,21 @@ class GroupNightPlan:
             until, is_listed = (step.at, True) if begin.stored_from is None else (begin.stored_from, False)
             self.uncertain.not_watched(0, until, begin.offsets, only_listed=is_listed)
 
-    def _note_in_flight(self, leave: TimelineStep, committed: Offsets) -> SubscriptionRow:
-        """What the group had not ``committed`` when it left comes again. Returns the subscription that it had."""
+    def _left_at_unknown_offsets(self, start: TimelineStep) -> TimelineStep | None:
+        """When a group left that returns in a later night, if no snapshot since then had its offsets; mostly None."""
+        if self._begins_anew or self._reason is Reason.FIRST_START or start.at in self._line.commits:
+            return None
+        committed, position = self._offsets_so_far.committed(self.group.key), self._position
+        are_known = committed and all(
+            committed.get(queue_id) == offset or queue_id in position.reset
+            for queue_id, offset in position.offsets.items()
+        )
+        return None if are_known else self._line.left
+
+    def _note_in_flight(self, leave: TimelineStep, committed: Offsets) -> None:
+        """What the group had not ``committed`` when it left comes again."""
         assert leave.before is not None
         self.uncertain.in_flight(leave.before, leave.at, committed, self._physical_ranges(leave.at, log_start=0))
-        return leave.before
 
     def _note_change(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         """The subscription changed at ``at`` (ms) while the group pulled."""

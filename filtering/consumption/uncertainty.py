@@ -235,9 +235,8 @@ class GroupUncertainty:
             return
         both = And((old.delivered, new.delivered))
         change = UncertainRange(
-            *self.key, both, new.delivered, after_night(self.as_of, left_at - HELD_PULL_MS), left_at, changed_at=at,
-            reason=Reason.LEFT_PULL,
-        )  # fmt: skip
+            *self.key, both, new.delivered, left_at - HELD_PULL_MS, left_at, changed_at=at, reason=Reason.LEFT_PULL
+        )
         self.changes.append(change)
 
     def committed_away(self, passed: Mapping[int, OffsetRange], delivered: Predicate, at: int) -> None:

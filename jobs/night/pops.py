@@ -71,7 +71,8 @@ from schemas.rocketmq_store.segments import LogRange
 from schemas.tables import CONSUMEQUEUE, POP_RECORDS, POPS
 
 _QUEUE = ["topic", "queue_id"]
-_KEY = ["consumer_group", *_QUEUE, "queue_offset"]
+_QUEUE_OF_GROUP = ["consumer_group", *_QUEUE]
+_KEY = [*_QUEUE_OF_GROUP, "queue_offset"]
 _POP_COLUMNS = ["start_offset", "popped_at"]
 _RECORD_TIMES = ["popped_at", "commitlog_offset", "store_timestamp"]
 RECORD = [
@@ -96,14 +97,15 @@ class PopCounts:
 
     ``delivered``: those that clients got. ``returned``: also those that were dropped by their tags, or given up.
     ``uncertain``: those of which it is not known whether a client got them.
-    ``starts``: the least queue offset at which a pop began to read. ``popping``: the groups
-    and topics of which the record has all pops.
+    ``starts``: the least queue offset at which a pop began to read. ``ends``: the offset after the last message that a
+    pop handed out. ``popping``: the groups and topics of which the record has all pops.
     """
 
     delivered: Mapping[Key, int] = field(default_factory=dict)
     returned: Mapping[Key, int] = field(default_factory=dict)
     uncertain: Mapping[Key, int] = field(default_factory=dict)
     starts: Mapping[Key, int] = field(default_factory=dict)
+    ends: Mapping[Key, int] = field(default_factory=dict)
     popping: Collection[GroupTopic] = ()
 
 
@@ -225,7 +227,7 @@ class NightPops:
             one_of("kind", [CHECKPOINT]),
         ]
         both = [read_records(self._changes, where), checkpoints]
-        checkpoint = _numbered(both, ["consumer_group", "topic", "queue_id", *_POP_COLUMNS])
+        checkpoint = _numbered(both, [*_QUEUE_OF_GROUP, *_POP_COLUMNS])
         is_first = np.append(np.ones(len(both[0]), bool), ~is_copy)
         is_new = ~is_copy
         is_new[is_copy] = ~np.array(pc.is_in(pa.array(checkpoint[~is_first]), pa.array(checkpoint[is_first])))
@@ -284,13 +286,15 @@ class NightPops:
         pops = pops.append_column("store_timestamp", messages["store_timestamp"])
         pops = filtered_by_mask(pops, pc.is_valid(pops["commitlog_offset"]))
         by_key, in_force = self._by_key(pops)
+        starts = least(pops, _QUEUE_OF_GROUP, "start_offset")
+        ends = {key: last + 1 for key, last in greatest(pops, _QUEUE_OF_GROUP, "queue_offset").items()}
         is_for_nobody = self._outcomes.for_nobody(in_force, np.array(pc.is_valid(pops["acknowledged_at"])))
         (uncertain,) = _counts(pops, is_for_nobody)
         if is_for_nobody.any():
             pops = pops.filter(pa.array(~is_for_nobody))
             by_key, in_force = self._by_key(pops)
         if not len(pops):
-            return PopCounts(uncertain=uncertain)
+            return PopCounts(uncertain=uncertain, starts=starts, ends=ends)
         popped_at, attempt = pops["popped_at"].to_numpy(), pops["attempt"].to_numpy()
         decided = self._outcomes.outcomes(by_key, in_force, popped_at, attempt, pops["tags"])
         subscription_from, outcome, is_uncertain = decided
@@ -307,8 +311,7 @@ class NightPops:
         is_redelivered = np.array(pc.is_valid(pops["redelivered_as"]))
         is_uncertain |= self._outcomes.may_be_for_nobody(by_key, popped_at, is_kept, is_redelivered)
         delivered, returned, also_uncertain = _counts(pops, is_delivered, np.ones(len(pops), bool), is_uncertain)
-        starts = least(pops, ["consumer_group", "topic", "queue_id"], "start_offset")
-        return PopCounts(delivered, returned, uncertain + also_uncertain, starts)
+        return PopCounts(delivered, returned, uncertain + also_uncertain, starts, ends)
 
     def _by_key(self, pops: pa.Table) -> tuple[PopsByKey, PopsInForce]:
         by_key = list(positions_by(pops, ["consumer_group", "topic"]))
@@ -317,7 +320,7 @@ class NightPops:
 
 def _counts(pops: pa.Table, *masks: NDArray[np.bool_]) -> Iterator[Counter[Key]]:
     """For each mask of pops, their number by group, topic and queue id."""
-    queues, queue = group_numbers(pops, ["consumer_group", "topic", "queue_id"])
+    queues, queue = group_numbers(pops, _QUEUE_OF_GROUP)
     for mask in masks:
         counts = np.bincount(queue[mask], minlength=len(queues)).tolist()
         yield Counter({key: count for key, count in zip(queues, counts, strict=True) if count})

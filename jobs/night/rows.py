@@ -194,6 +194,7 @@ def progress_rows(
         progress.begin_again()
         for group in by_topic[topic]:
             progress.advance(group, plan.instants.get(topic, NO_INSTANTS))
+        progress.advance_popped(popped, popped_keys[topic], committed[topic])
         progress.note_committed(committed[topic], losing.get(topic, ()))
         topics[topic] = progress.offsets
         offsets.append(changed_offset_rows(topic, progress.offsets, progress.changed, as_of, run))
@@ -306,6 +307,20 @@ class _TopicProgress:
                 offsets.decided_to[row, column] = min(offset, offsets.ends[column])
         for queue_id, lost in group.lost.items():
             self._add(group.key[0], queue_id, "lost", lost)
+
+    def advance_popped(self, popped: PopCounts, keys: Iterable[Key], committed: Mapping[str, Offsets]) -> None:
+        """Where a group has popped and no offset of it is known, its deliveries are decided up to what it popped last.
+
+        ``keys`` and ``committed``: those of the topic. Where a queue began again, pops may be of the old one.
+        """
+        decided_to = self.offsets.decided_to
+        for key in keys:
+            group, _, queue_id = key
+            row, column = self.offsets.groups[group], self.offsets.columns.get(queue_id)
+            is_known = queue_id in committed.get(group, ())
+            if column is not None and not is_known and queue_id not in self._began:
+                decided_to[row] = np.where(decided_to[row] == UNKNOWN, 0, decided_to[row])
+                decided_to[row, column] = max(decided_to[row, column], popped.ends[key])
 
     def note_committed(self, committed: Mapping[str, Offsets], losing: Iterable[str]) -> None:
         """Sets the committed offsets of groups; those of the groups ``losing`` them are removed."""

@@ -55,6 +55,22 @@ def test_the_next_snapshot_says_where_the_group_stands(broker: GrowingBroker, co
     assert broker.passes_audits()
 
 
+@pytest.mark.parametrize("older", [None, 2], ids=["no offset", "an older one"])
+def test_what_a_held_pull_had_not_passed_when_the_group_left_may_come_in_a_later_night(
+    broker: GrowingBroker, older: int | None
+) -> None:
+    """No snapshot says whether its pull had come past 6 and 7, which only its next subscription matches."""
+    events = [sql(BEFORE, "cg", "n IN ('0','1','2','3','4','5')"), event(after(8), "unregister", "cg")]
+    if older is not None:
+        broker.commit(saved_at=BEFORE, cg=older)
+    broker.night(events)
+    broker.grow()
+    broker.night([*events, sql(after(15), "cg", "n IN ('7','8','9','15')")])
+    assert broker.received("cg") == [*range(6), 8, 9, 15]
+    assert explained(broker)[Reason.LEFT_PULL] == [7]
+    assert broker.passes_audits()
+
+
 def uncertain(broker: GrowingBroker) -> int:
     return sum(row["uncertain"] for row in rows_of(broker.folder / "w", "delivery_stats"))
 

@@ -23,7 +23,7 @@ import pytest
 
 import mqsieve
 from answers import warehouse as warehouse_door
-from answers.explain import Explainer
+from answers.explain import POP_NOT_COPIED, Explainer, Explanation, why_at
 from answers.facts import open_facts
 from answers.lag import lag as lag_of
 from answers.messages import read
@@ -676,6 +676,56 @@ def test_what_was_popped_when_one_of_the_clients_had_left_may_have_been_received
     broker.night([*clients, leave])
     assert outcomes(broker) == [(each, "DELIVERED") for each in range(3)]
     assert uncertain_messages(broker) == (1 if left == 1 else 0)
+
+
+def explained(broker: GrowingBroker, queue_offset: int) -> Explanation:
+    (explanation,) = why_at(open_facts(Warehouse.at(str(broker.folder / "w"))), "T", 0, queue_offset, "g")
+    return explanation
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_what_the_offset_is_past_and_no_pop_of_the_copied_log_has_is_uncertain(
+    broker: GrowingBroker, is_away: bool
+) -> None:
+    """The offsets are copied after the log. The next copy has the pops between."""
+    events = [registered(BEFORE, "A")]
+    broker.log.append(3, TAGS="A")
+    pop(broker, "g", 10, 11, start=0)
+    if is_away:
+        events.append(json.dumps({"at": broker.log.time, "op": "unregister", "group": "g", "client_id": "g#1"}))
+    broker.log.append(2, TAGS="A")
+    if is_away:
+        events.append(registered(broker.log.time, "A"))
+    broker.log.append(2, TAGS="B")
+    save(broker, g=17)
+    assert broker.night(events).code == 0
+    assert [explained(broker, each).uncertain for each in (5, 11, 15)] == [None] * 3
+    assert [explained(broker, each).uncertain for each in (12, 13, 14)] == [POP_NOT_COPIED] * 3
+    assert explained(broker, 14).outcome is Outcome.NOT_SUBSCRIBED
+    pop(broker, "g", 12, 13, 14)
+    assert broker.night(events).code == 0
+    assert [explained(broker, each).outcome for each in (12, 13, 14)] == [Outcome.DELIVERED] * 3
+    assert [explained(broker, each).uncertain for each in (12, 13, 14, 15)] == [None] * 4
+    assert broker.failed_audits() == []
+
+
+@pytest.mark.parametrize("events", [[], [registered(BEFORE, "*")]], ids=["no event", "registered"])
+@pytest.mark.parametrize("committed", [{}, {"T@g": 2}], ids=["no offset", "offset of the other topic"])
+def test_a_group_goes_on_after_its_pops_where_the_store_has_no_offset_of_it(
+    broker: GrowingBroker, committed: dict[str, int], events: list[str]
+) -> None:
+    retry_topic = "%RETRY%g_T"
+    for number in range(2):
+        broker.log.append(10).append(4, topic=retry_topic)
+        pop(broker, "g", *range(10 * number, 10 * number + 2))
+        pop(broker, "g", *range(4 * number, 4 * number + 2), topic=retry_topic)
+        offsets = {key: {"0": 10 * number + offset} for key, offset in committed.items()}
+        configure(broker, "consumerOffset.json", {"offsetTable": offsets})
+        assert broker.night(events).code == 0
+        known = [row for row in rows_of(broker.folder / "w", "current_offsets") if row["consumer_group"] == "g"]
+        decided_to = {row["topic"]: row["decided_to"] for row in known}
+        assert decided_to == {"T": 10 * number + 2, retry_topic: 4 * number + 2}
+        assert broker.failed_audits("--all") == []
 
 
 def configure(broker: GrowingBroker, name: str, document: dict[str, Any]) -> None:

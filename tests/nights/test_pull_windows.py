@@ -50,6 +50,7 @@ def test_a_group_that_starts_changes_leaves_and_returns(broker: GrowingBroker) -
         ("uncertain", Reason.IN_FLIGHT, None, left - 5000, left),
         ("online", "returned", None, returned, None),
         ("backlog", "returned", returned, None, returned),
+        ("uncertain", Reason.LEFT_PULL, None, left - 20_000, left),
     ]
     assert queues(broker, "backlog") == [[], [(0, 6, None)]]
     assert broker.passes_audits()
