@@ -55,11 +55,12 @@ class PartTask(NamedTuple):
 
 
 def topic_counts(part: LogPart) -> Counter[str]:
-    """The number of messages of each topic in a part."""
+    """The number of messages of each topic in a part that get a consume queue entry."""
     counts: Counter[str] = Counter()
     for batch in part.messages()[0]:
         topics, names = batch.topics()
-        counts.update(dict(zip(names, np.bincount(topics, minlength=len(names)).tolist(), strict=True)))
+        of_topics = np.bincount(topics[batch.has_entry()], minlength=len(names))
+        counts.update(dict(zip(names, of_topics.tolist(), strict=True)))
     return counts
 
 
@@ -102,7 +103,10 @@ def read_part(
 
 
 def _with_positions(batches: Sequence[MessageBatch], task: PartTask) -> list[MessageBatch]:
-    """The messages with the positions that follow from the order of lines: each topic has queue 0."""
+    """The messages with the positions that follow from the order of lines: each topic has queue 0.
+
+    Those without a consume queue entry have the queue offset 0, as a broker stores them.
+    """
     if not batches:
         return []
     topics = [batch.topics() for batch in batches]
@@ -113,11 +117,12 @@ def _with_positions(batches: Sequence[MessageBatch], task: PartTask) -> list[Mes
     ]
     topic_of = np.concatenate(with_offsets)
     lines = np.concatenate([batch.lines for batch in batches])
-    order = np.lexsort((lines, topic_of))
-    counts = np.bincount(topic_of, minlength=len(number_of))
-    queue_offsets = np.empty(len(lines), np.int64)
+    queued = np.flatnonzero(np.concatenate([batch.has_entry() for batch in batches]))
+    order = queued[np.lexsort((lines[queued], topic_of[queued]))]
+    counts = np.bincount(topic_of[queued], minlength=len(number_of))
+    queue_offsets = np.zeros(len(lines), np.int64)
     ends = np.array([task.queue_ends.get(name, 0) for name in number_of], np.int64)
-    queue_offsets[order] = np.arange(len(lines)) + np.repeat(ends - (np.cumsum(counts) - counts), counts)
+    queue_offsets[order] = np.arange(len(order)) + np.repeat(ends - (np.cumsum(counts) - counts), counts)
     bounds = np.cumsum([len(batch) for batch in batches])[:-1]
     return [
         batch.with_columns(

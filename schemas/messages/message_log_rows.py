@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from filtering.delivery.entries import has_entry
 from filtering.frozen import frozen
 from filtering.java import LONG_MAX
 from filtering.time_spans import AFTER_YEAR_9999
@@ -258,6 +259,11 @@ class MessageBatch:
         if not pa.types.is_dictionary(topics.type):
             topics = topics.dictionary_encode()
         return topics.indices.to_numpy().astype(np.int32), topics.dictionary.to_pylist()
+
+    def has_entry(self) -> NDArray[np.bool_]:
+        """Whether each message gets a consume queue entry."""
+        flags = self.columns.get("sys_flag")
+        return np.ones(len(self), bool) if flags is None else has_entry(flags.fill_null(0).to_numpy())
 
 
 def read_each(

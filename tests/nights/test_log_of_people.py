@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs import explain, export, ingest, nightly
+from jobs import audit, explain, export, ingest, nightly
 from schemas.delta.warehouse import Warehouse
 from schemas.ledger_check import read_runs
 from schemas.messages import message_log
@@ -63,6 +63,18 @@ def test_topic_properties_and_a_time_are_enough(tmp_path: Path, run: Run) -> Non
     (entry,) = read_runs(Warehouse.at(str(tmp_path / "w")))
     assert entry.inputs[NUMBERED_LINES]
     assert run(nightly, *given).code == 0
+
+
+def test_messages_of_transactions_that_get_no_entry_are_not_numbered(tmp_path: Path, run: Run) -> None:
+    """Of a transaction, only the committed message is in its queue. The file grows between two nights."""
+    flags = [0, 4, 8, 12, 0]
+    given = ("--store", tmp_path / "log.jsonl", "--warehouse", tmp_path / "w")
+    for count in (3, 5):
+        write(tmp_path / "log.jsonl", [message(0, sys_flag=flag) for flag in flags[:count]])
+        assert run(nightly, *given).code == 0
+    stored = rows_of(tmp_path / "w", "consumequeue", "queue_offset", "commitlog_offset")
+    assert sorted(tuple(row.values()) for row in stored) == [(0, 0), (1, 2), (2, 4)]
+    assert run(audit, "--warehouse", tmp_path / "w", "--all").code == 0
 
 
 @pytest.mark.parametrize(
