@@ -28,6 +28,7 @@ from schemas.messages.traces import (
     traceable,
     with_message,
 )
+from schemas.run_ledger import unread_times
 from schemas.tables import CONSUMPTIONS
 
 
@@ -80,8 +81,9 @@ def proof(facts: BrokerFacts, first_run: str = "") -> Proof | None:
     )
     judged = rows.append_column("has_delivery", pa.array(has_delivery)).filter(is_judged)
     storage, files = facts.warehouse.log(COMMITLOG).storage, facts.warehouse.files(COMMITLOG, facts.name)
+    unread = unread_times(facts.nights[:-1], facts.last.log_start or 0, facts.last.last_stored, facts.as_of)
     is_denied = denied(
-        compared_deliveries, traces, facts.as_of, lambda at: traceable(storage, files, deliveries.take(at), rows)
+        compared_deliveries, traces, unread, lambda at: traceable(storage, files, deliveries.take(at), rows)
     )
     delivery_keys, denied_keys = keys(deliveries, decided.filter(pc.equal(decided["outcome"], Outcome.DENIED)))
     is_denied &= ~np.isin(delivery_keys, denied_keys)

@@ -8,11 +8,11 @@ message again after a time-out, two records have its id: they are taken in turn.
 a message again in its own memory, and counts: then it did not receive it again.
 
 *What is denied.* No trace proves nothing, but where tracing was on and complete: the client's traces of the messages
-just before and after it in the queue are there, by one process, and are older than a trace is ever late. A client does
-not trace a call whose last message has no MSG_REGION (the broker gives it to all but messages of a batch), and no
-message with TRACE_ON=false. So a delivery is denied if none of the messages from it up to the next traced one could
-have kept its call from being traced. Of messages that were popped or broadcast, none is denied: several clients read a
-queue.
+just before and after it in the queue are there, by one process, and the log is known from then on for as long as a
+trace is ever late. A client does not trace a call whose last message has no MSG_REGION (the broker gives it to all but
+messages of a batch), and no message with TRACE_ON=false. So a delivery is denied if none of the messages from it up to
+the next traced one could have kept its call from being traced. Of messages that were popped or broadcast, none is
+denied: several clients read a queue.
 
 *What is decided.* A trace is stronger than any rule. Where nothing is open, it is the check of the rules; it decides
 
@@ -29,7 +29,7 @@ Source: ConsumeMessageTraceHookImpl, SendMessageProcessor, ConsumeMessageOrderly
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -196,9 +196,13 @@ def proven(deliveries: Deliveries, traces: Traces) -> Mask:
 
 
 def denied(
-    deliveries: Deliveries, traces: Traces, as_of: int, traceable: Callable[[Int64s], tuple[Mask, Mask]]
+    deliveries: Deliveries,
+    traces: Traces,
+    unread: Iterable[tuple[int, int]],
+    traceable: Callable[[Int64s], tuple[Mask, Mask]],
 ) -> Mask:
-    """Which deliveries complete traces deny. ``as_of``: up to when the log is known, ms.
+    """Which deliveries complete traces deny. ``unread``: the times [from, to) of which a part of the log is not known,
+    ms.
 
     ``traceable``: of some deliveries, by position, those of messages that a client traces, and those of messages that
     it passes over in a call.
@@ -222,7 +226,9 @@ def denied(
     one, other = trace[last[between]], trace[following[between]]
     is_complete = (traces.process[one] == traces.process[other]) & (traces.process[one] >= 0)
     is_complete &= traces.consumed_at[other] - traces.consumed_at[one] < NEAR
-    between = between[is_complete & (traces.consumed_at[other] + LATEST_TRACE <= as_of)]
+    for begin, end in unread:
+        is_complete &= (traces.consumed_at[other] + LATEST_TRACE <= begin) | (end <= traces.consumed_at[one])
+    between = between[is_complete]
     if not len(between):
         return is_denied
     is_traced, is_passed_over = traceable(order[between])

@@ -19,6 +19,7 @@ from filtering.delivery.entries import MultiQueue, Queue
 from filtering.frozen import frozen
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import EarlierConfig
+from filtering.time_spans import FOREVER
 from schemas.delta.delta_log import TableState
 from schemas.delta.table import LAYOUT, Table, column
 from schemas.delta.warehouse import Warehouse
@@ -386,6 +387,23 @@ def repeated_config(
     corrected = version_is_given and night.version_is_assumed
     version = now.rocketmq_version if corrected else night.broker.rocketmq_version
     return replace(switches, rocketmq_version=version)
+
+
+def unread_times(
+    nights: Sequence[LedgerEntry], log_start: int, last_stored: int | None, as_of: int
+) -> list[tuple[int, int]]:
+    """The times [from, to) (ms) of which no copy of the log has all messages: its end, and parts between two copies.
+
+    ``nights`` are those before a night which ended at ``as_of``, whose copy began at ``log_start``. ``last_stored``:
+    when the last message of its copy was stored (None: not known).
+    """
+    starts = [(night.log_start or 0, night.as_of or 0) for night in nights[1:]] + [(log_start, as_of)]
+    between = [
+        (before.last_stored or before.as_of or 0, end)
+        for before, (start, end) in zip(nights, starts, strict=False)
+        if before.ingested_to is not None and before.ingested_to < start
+    ]
+    return [*between, (as_of if last_stored is None else last_stored, FOREVER)]
 
 
 def first_beyond(entries: Sequence[LedgerEntry], offset: int) -> int:

@@ -626,7 +626,8 @@ class Night:
             return {}
         popping = {group for group, _ in inputs.pops.recorded}
         broadcasting = broadcasting_clients(inputs.events).keys()
-        return TracedDeliveries(self.state, self.changes, self._end, self.as_of, popping, broadcasting).run()
+        log_start = self.offsets.log_start
+        return TracedDeliveries(self.state, self.changes, self._end, self.as_of, log_start, popping, broadcasting).run()
 
     def _queue_nights(
         self, inputs: PlanInputs, plan: NightPlan, new: FilteredPart, late: FilteredPart | None

@@ -40,7 +40,7 @@ from schemas.messages.traces import (
     with_message,
 )
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
-from schemas.run_ledger import filtered_to
+from schemas.run_ledger import filtered_to, unread_times
 from schemas.tables import CONSUMPTIONS, POPS
 
 OUTCOMES = (Outcome.DELIVERED, Outcome.DENIED)
@@ -61,9 +61,10 @@ class CountChange(NamedTuple):
 class TracedDeliveries:
     """What the traces of a night decide. Its windows, deliveries and traces are in ``changes``.
 
-    ``end``: the physical offset up to which the night goes. ``as_of``: its end, ms. Since traces come late, those of
-    the night before are compared with deliveries of both nights. ``popping``: the groups whose pops the broker writes
-    down. ``broadcasting``: the groups and topics each of whose clients gets every message.
+    ``end``: the physical offset up to which the night goes. ``as_of``: its end, ms. ``log_start``: the physical offset
+    at which its log begins. Since traces come late, those of the night before are compared with deliveries of both
+    nights. ``popping``: the groups whose pops the broker writes down. ``broadcasting``: the groups and topics each of
+    whose clients gets every message.
     """
 
     def __init__(
@@ -72,12 +73,13 @@ class TracedDeliveries:
         changes: Changes,
         end: int,
         as_of: int,
+        log_start: int,
         popping: Collection[str] = (),
         broadcasting: Collection[GroupTopic] = (),
     ) -> None:
-        self._changes = changes
+        self._state, self._changes = state, changes
         self._popping, self._broadcasting = popping, broadcasting
-        self._end, self._as_of = end, as_of
+        self._end, self._as_of, self._log_start = end, as_of, log_start
         self._first_trace = filtered_to(state.nights[:-1])
         self._before = state.nights[-1].run if state.nights else ""
         self._counts: defaultdict[str, list[CountChange]] = defaultdict(list)
@@ -132,7 +134,7 @@ class TracedDeliveries:
         traces, compared_deliveries = compared(rows, deliveries, self._as_of)
         storage, files = self._changes.warehouse.log(COMMITLOG).storage, self._changes.files(COMMITLOG)
         is_denied = denied(
-            compared_deliveries, traces, self._as_of, lambda at: traceable(storage, files, deliveries.take(at), rows)
+            compared_deliveries, traces, self._unread, lambda at: traceable(storage, files, deliveries.take(at), rows)
         )
         delivery_keys, known = keys(deliveries, denied_before)
         newly_denied = deliveries.filter(pa.array(is_denied & ~np.isin(delivery_keys, known)))
@@ -141,6 +143,14 @@ class TracedDeliveries:
         self._count(newly_denied, delivered=-is_tonight, passed_stage1=-is_tonight, passed_stage2=-is_tonight)
         run, source = (pa.repeat(text, len(newly_denied)) for text in (self._changes.run, TRACED))
         return replaced(newly_denied, outcome=pa.repeat(Outcome.DENIED, len(newly_denied)), run=run, source=source)
+
+    @cached_property
+    def _unread(self) -> list[tuple[int, int]]:
+        """The times of which no copy of the log has all messages."""
+        where = [within("commitlog_offset", self._state.filtered_to, self._end)]
+        stored = pc.max(self._changes.rows(COMMITLOG, ["store_timestamp"], where)["store_timestamp"]).as_py()
+        last_stored = stored or self._state.offsets.last_stored
+        return unread_times(self._state.nights, self._log_start, last_stored, self._as_of)
 
     def _for_one_client(self, deliveries: pa.Table) -> pa.Table:
         """The deliveries without those of pops and broadcasts, which the traces of one client do not deny."""

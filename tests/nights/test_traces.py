@@ -264,6 +264,26 @@ def test_a_contradiction_is_named_with_both_sides(broker: GrowingBroker) -> None
     assert broker.failed_audits() == ["no_trace_without_delivery"]
 
 
+@pytest.mark.parametrize("is_copied", [True, False])
+def test_a_trace_may_be_in_a_part_of_the_log_that_no_copy_has(broker: GrowingBroker, is_copied: bool) -> None:
+    """The first copy ends after the traces of M0 and M2. Before the second one, the broker deleted what followed."""
+    broker.log.segment = 1 << 10
+    for number in range(3):
+        broker.log.append(UNIQ_KEY=f"M{number}", MSG_REGION="DefaultRegion")
+    at = broker.log.time
+    trace(broker, *(called(number, f"M{number}", at=at + number) for number in (0, 2)))
+    events = [tagged("g")]
+    broker.night(events)
+    broker.log.append(40, topic="U")
+    kept_from = 0 if is_copied else len(broker.log.data) // 1024 * 1024
+    broker.log.append(10, topic="U")
+    broker.log.write(broker.folder / "store", kept_from)
+    assert broker.night(events).code == 0
+    audits = map(json.loads, broker.run(audit, "--warehouse", broker.folder / "w", "--json", "--all").out.splitlines())
+    (denied,) = (row["bad_rows"] for row in audits if row["audit"] == "no_delivery_denied")
+    assert denied == (1 if is_copied else 0)
+
+
 @pytest.fixture
 def changing(broker: GrowingBroker) -> GrowingBroker:
     """A broker with five messages, T 0/10 to 0/14, of which 0/12 has the tag B. Then nothing is stored for 10 s.
