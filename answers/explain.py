@@ -691,8 +691,13 @@ class Explainer:
                 applies = self._would_deliver(explanation.message, key[0], at)
             elif why is Reason.LEFT_PULL:
                 applies = not is_delivered and self._would_deliver(explanation.message, key[0], at)
+            elif why is Reason.RESET_BY_CLIENTS:
+                (row,) = in_force_at(self._rows[key], at)
+                stays = any(after.is_consuming for after in in_force_at(self._rows[key], row.end))
+                then = stays and self._would_deliver(explanation.message, key[0], row.end)
+                applies = then is not self._would_deliver(explanation.message, key[0], at)
             else:
-                applies = is_delivered or why is not Reason.BEGAN_AT_END
+                applies = is_delivered or why not in (Reason.BEGAN_AT_END, Reason.HELD_IN_OLD_QUEUE)
             if applies:
                 return str(why)
         if (key[0], subscribed_topic(*key)) in self._facts.pops.planned:

@@ -147,11 +147,15 @@ _WITH_FIRST_MESSAGE = {
 }
 
 BY_ANOTHER_FILTER = frozenset(
-    [Reason.HELD_PULL, Reason.LEFT_PULL, Reason.HANDED_OVER, Reason.DELETED_TONIGHT, Reason.BEGAN_EARLIER]
-)
+    [
+        Reason.HELD_PULL, Reason.LEFT_PULL, Reason.HANDED_OVER, Reason.DELETED_TONIGHT, Reason.BEGAN_EARLIER,
+        Reason.RESET_BY_CLIENTS,
+    ]
+)  # fmt: skip
 """Of uncertain windows in which another subscription says of a message whether it is uncertain."""
 RECEIPT_NOT_KNOWN = BY_ANOTHER_FILTER - {Reason.HELD_PULL} | {
     Reason.NOT_WATCHED, Reason.COMMITTED_AWAY, Reason.IN_FLIGHT, Reason.BEGAN_AT_END,
+    Reason.HELD_IN_OLD_QUEUE,
 }  # fmt: skip
 """Of uncertain windows in which it is not known whether, or under which subscription, the group received messages.
 

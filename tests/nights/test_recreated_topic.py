@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from answers.explain import why_at
 from answers.facts import open_facts
 from answers.report import night_summary
+from filtering.delivery.pull_window import Reason
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import CONSUMEQUEUE
 from tests.nights.commands import rows_of
@@ -45,6 +47,7 @@ def test_the_summary_says_that_a_topic_was_created_again(broker: GrowingBroker) 
     assert "1 queue that had 15" in problem.text
     stats = {row["run"]: row["uncertain"] for row in rows_of(broker.folder / "w", "delivery_stats")}
     assert [stats[run] for run in sorted(stats)] == [0, 10]
+    assert [each.uncertain for each in why_at(facts, "T", 0, 3, "cg")] == [None, Reason.HELD_IN_OLD_QUEUE]
     broker.grow()
     broker.night(EVENTS)
     facts = open_facts(Warehouse.at(str(broker.folder / "w")))

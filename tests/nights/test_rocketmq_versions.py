@@ -192,6 +192,8 @@ def test_a_reset_by_clients_is_uncertain_if_the_group_leaves_before_it(
     assert broker.night(events, "--rocketmq-version", version).code == 0
     assert broker.received("cg") == sorted([*range(8), *range(2, 6)])
     assert uncertain(broker, "cg") == expected
+    assert ("the clients of an older broker reset offsets" in explained(broker, "cg", 2)) is (version == "5.1.4")
+    assert "the clients of an older broker reset offsets" not in explained(broker, "cg", 1)
     assert broker.passes_audits()
 
 
