@@ -667,40 +667,11 @@ NIGHTS_NAMED = 5
 
 
 @frozen
-class StageCounts:
-    """How the scanned entries ended: each of ``scanned`` is in exactly one of the other fields.
-
-    ``stopped_by_either``: by the tags code or the filter bit map, of groups that filtered by both in the night.
-    ``read`` entries passed the first filter, so that the broker read the message; ``sent`` also passed the second.
-    """
-
-    scanned: int
-    stopped_by_tags_code: int
-    stopped_by_bit_map: int
-    stopped_by_either: int
-    stopped_by_expression: int
-    dropped_by_client: int
-    dropped_by_hook: int
-    delivered: int
-
-    @property
-    def stopped_on_entry(self) -> int:
-        return self.stopped_by_tags_code + self.stopped_by_bit_map + self.stopped_by_either
-
-    @property
-    def read(self) -> int:
-        return self.scanned - self.stopped_on_entry
-
-    @property
-    def sent(self) -> int:
-        return self.read - self.stopped_by_expression
-
-
-@frozen
 class ReportedNight:
     """One night of a report. ``ended_at`` is in ms. The log gained ``messages`` and ``log_bytes``; None: unknown.
 
-    ``totals`` are the counts of all groups together.
+    ``totals`` are the counts of all groups together. Of the entries that did not pass stage 1, ``stopped_by_either``
+    counts those of groups that filtered by the tags code and by the filter bit map in the night.
     """
 
     run: str
@@ -708,8 +679,10 @@ class ReportedNight:
     messages: int
     log_bytes: int | None
     quarantined: int
-    stages: StageCounts
     totals: Counts
+    stopped_by_tags_code: int
+    stopped_by_bit_map: int
+    stopped_by_either: int
 
     @property
     def false_positives(self) -> int:
@@ -719,7 +692,7 @@ class ReportedNight:
     @property
     def judged_by_bit_map(self) -> int:
         """Entries of messages that do not match. A perfect filter bit map would stop all of them."""
-        return self.stages.stopped_by_bit_map + self.false_positives
+        return self.stopped_by_bit_map + self.false_positives
 
 
 def nights_with_deliveries(facts: BrokerFacts) -> Sequence[LedgerEntry]:
@@ -782,12 +755,16 @@ def night_rows(
     kinds = FilterKinds(facts)
     nights = []
     for entry in entries:
-        totals = total(by_run[entry.run].values())
-        stages = _stages(kinds, entry.run, by_run[entry.run], totals)
         run = entry.run
+        stopped: Counter[bool | None] = Counter()
+        for key, each in by_run[run].items():
+            stopped[kinds.used_sql92(key, run)] += each["scanned"] - each["passed_stage1"]
         nights.append(
-            ReportedNight(run, entry.as_of or 0, messages[run], log_bytes[run], quarantined[run], stages, totals)
-        )
+            ReportedNight(
+                run, entry.as_of or 0, messages[run], log_bytes[run], quarantined[run], total(by_run[run].values()),
+                stopped_by_tags_code=stopped[False], stopped_by_bit_map=stopped[True], stopped_by_either=stopped[None],
+            )
+        )  # fmt: skip
     return nights
 
 
@@ -803,22 +780,6 @@ def _sum_by_night(facts: BrokerFacts, by_run: Mapping[str, int]) -> Counter[str]
         if entry.delivers:
             sums[entry.run], waiting = waiting, 0
     return sums
-
-
-def _stages(kinds: FilterKinds, run: str, counts: Mapping[GroupTopic, Counts], totals: Counts) -> StageCounts:
-    stopped: Counter[bool | None] = Counter()
-    for key, each in counts.items():
-        stopped[kinds.used_sql92(key, run)] += each["scanned"] - each["passed_stage1"]
-    return StageCounts(
-        totals["scanned"],
-        stopped[False],
-        stopped[True],
-        stopped[None],
-        totals["passed_stage1"] - totals["passed_stage2"],
-        totals["client_drops"],
-        totals["dropped_by_hook"],
-        totals["delivered"],
-    )
 
 
 def _log_bytes(facts: BrokerFacts) -> dict[str, int | None]:

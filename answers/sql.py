@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import sqlglot
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import QueryBuilder
 from sqlglot import exp
 
 from answers.audits.audit import AuditList, scope_of
-from answers.audits.relations import ALL, open_relations, reason
+from answers.audits.relations import ALL, open_relations, reason, store_rows
 from answers.export import EXPORTED, Selection, batches_of, columns_of, schema_of
 from filtering.counted import did_you_mean
 from schemas.deliveries import DELIVERIES
@@ -100,9 +100,7 @@ def _copy(engine: QueryBuilder, warehouse: Warehouse, name: str, columns: set[st
     own = [column for column in needed if column not in message_columns]
     schema = pa.schema([_as_time(field) for field in schema_of(name, own, message_columns)])
     batches = _batches(warehouse, name, Selection(columns=own, message_columns=message_columns), schema)
-    copy = str(folder / name)
-    write_deltalake(copy, pa.RecordBatchReader.from_batches(schema, batches))
-    engine.register(name, DeltaTable(copy))
+    store_rows(engine, folder, name, schema, batches)
 
 
 def _as_time(field: pa.Field) -> pa.Field:

@@ -10,7 +10,6 @@ from answers.report import (
     Quarantined,
     Report,
     ReportedNight,
-    StageCounts,
     TopicReport,
 )
 from filtering.findings import Finding
@@ -24,10 +23,12 @@ def counts(**night_counts: int) -> dict[str, int]:
 
 
 def night(number: int, delivered: int = 1_000) -> ReportedNight:
-    stages = StageCounts(90_000 + delivered, 40_000, 30_000, 0, 20_000, 0, 0, delivered)
-    totals = counts(scanned=stages.scanned, delivered=delivered, pending=17, bit_map_false_positives=300)
+    totals = counts(
+        scanned=90_000 + delivered, passed_stage1=20_000 + delivered, passed_stage2=delivered, delivered=delivered,
+        pending=17, bit_map_false_positives=300,
+    )  # fmt: skip
     return ReportedNight(
-        f"2026-11-{number:03}T02:00:00.000Z", FIRST + number * DAY, 50_000, 40_000_000, 0, stages, totals
+        f"2026-11-{number:03}T02:00:00.000Z", FIRST + number * DAY, 50_000, 40_000_000, 0, totals, 40_000, 30_000, 0
     )
 
 

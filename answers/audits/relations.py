@@ -674,6 +674,21 @@ _PROPERTIES = (
 )
 
 
+def store_rows(
+    engine: QueryBuilder, folder: Path, name: str, schema: pa.Schema, parts: Iterable[pa.Table | pa.RecordBatch]
+) -> None:
+    """Gives the engine rows as the table ``name``, from a Parquet file in a folder.
+
+    Raises OSError if the disk is full. The engine's own writers print more than that.
+    """
+    file = folder / f"{name}.parquet"
+    with pq.ParquetWriter(file, schema, store_schema=False) as writer:
+        for part in parts:
+            writer.write(part)
+    location = file.as_uri().replace("'", "''")
+    engine.execute(f"CREATE EXTERNAL TABLE {name} STORED AS PARQUET LOCATION '{location}'").read_all()
+
+
 class Relations:
     """Answers queries. Expensive relations are computed when a query first names them."""
 
@@ -770,10 +785,7 @@ class Relations:
         return f"SELECT * FROM {name}"
 
     def _store(self, name: str, rows: pa.Table) -> None:
-        file = self._folder / f"{name}.parquet"
-        pq.write_table(rows, file, store_schema=False)
-        location = file.as_uri().replace("'", "''")
-        self._engine.execute(f"CREATE EXTERNAL TABLE {name} STORED AS PARQUET LOCATION '{location}'").read_all()
+        store_rows(self._engine, self._folder, name, rows.schema, [rows])
         self._registered.add(name)
 
     @cached_property

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from answers.rendering import one_line, short
-from answers.report import MOST_NIGHTS, GroupPops, GroupReport, NoReport, Report, ReportedNight, StageCounts
+from answers.report import MOST_NIGHTS, GroupPops, GroupReport, NoReport, Report, ReportedNight
 from filtering.counted import counted, shortened
 from filtering.findings import ERROR, SEVERITIES, WARN
 from filtering.frozen import frozen
@@ -265,13 +265,13 @@ def nights_plots(
 
     measures: list[tuple[str, str, Callable[[ReportedNight], int]]] = [
         ("Stored", "messages added to the log", lambda night: night.messages),
-        ("Delivered", "messages that groups received", lambda night: night.stages.delivered),
+        ("Delivered", "messages that groups received", lambda night: night.totals["delivered"]),
         ("Stopped on the entry", "by tags code or filter bit map, without reading the message",
-         lambda night: night.stages.stopped_on_entry),
+         lambda night: night.totals["scanned"] - night.totals["passed_stage1"]),
         ("Stopped on the message", "by the expression, after reading the message",
-         lambda night: night.stages.stopped_by_expression),
+         lambda night: night.totals["passed_stage1"] - night.totals["passed_stage2"]),
         ("Dropped by clients", "by the tag check or a hook, after the network",
-         lambda night: night.stages.dropped_by_client + night.stages.dropped_by_hook),
+         lambda night: night.totals["passed_stage2"] - night.totals["delivered"]),
         ("Pending", "entries that groups have not pulled yet", lambda night: night.totals["pending"]),
         ("Expression errors", "entries on whose message the expression fails",
          lambda night: night.totals["evaluation_errors"]),
@@ -329,25 +329,27 @@ class Stage:
     effect: str
 
 
-def stages_passed(counts: StageCounts, bytes_each: float | None = None) -> list[Stage]:
+def stages_passed(night: ReportedNight, bytes_each: float | None = None) -> list[Stage]:
     """The stages of a night. ``bytes_each``: the average size of a message in the log; None if unknown."""
 
     def about(entries: int) -> str:
         return f", about {size(entries * bytes_each)}" if bytes_each and entries else ""
 
+    counts = night.totals
+    by_expression = counts["passed_stage1"] - counts["passed_stage2"]
     rows = [
-        ("Stopped by the tags code", "tags", counts.stopped_by_tags_code, "not read from the log"),
-        ("Stopped by the filter bit map", "bit-map", counts.stopped_by_bit_map, "not read from the log"),
-        ("Stopped by the expression", "expression", counts.stopped_by_expression, "read, and not sent"),
-        ("Dropped by the client's tag check", "client", counts.dropped_by_client, "read and sent for nothing"),
-        ("Dropped by the client's hooks", "hook", counts.dropped_by_hook, "read and sent for nothing"),
-        ("Delivered", "delivered", counts.delivered, "read and sent"),
+        ("Stopped by the tags code", "tags", night.stopped_by_tags_code, "not read from the log"),
+        ("Stopped by the filter bit map", "bit-map", night.stopped_by_bit_map, "not read from the log"),
+        ("Stopped by the expression", "expression", by_expression, "read, and not sent"),
+        ("Dropped by the client's tag check", "client", counts["client_drops"], "read and sent for nothing"),
+        ("Dropped by the client's hooks", "hook", counts["dropped_by_hook"], "read and sent for nothing"),
+        ("Delivered", "delivered", counts["delivered"], "read and sent"),
     ]  # fmt: skip
-    if counts.stopped_by_either:
+    if night.stopped_by_either:
         both = "Stopped by the tags code or the filter bit map: the groups changed from one to the other"
-        rows.insert(2, (both, "tags", counts.stopped_by_either, "not read from the log"))
+        rows.insert(2, (both, "tags", night.stopped_by_either, "not read from the log"))
     return [
-        Stage(title, kind, entries, share(entries, counts.scanned), effect + about(entries))
+        Stage(title, kind, entries, share(entries, counts["scanned"]), effect + about(entries))
         for title, kind, entries, effect in rows
     ]
 
@@ -574,7 +576,7 @@ def _part(report: Report, limits: Limits, at: str = "") -> BrokerPart:
     night, compared = report.night, report.compared
     *names, beside = _night_names(report, nights)
     bytes_each = night.log_bytes / night.messages if night.log_bytes and night.messages else None
-    stages = stages_passed(night.stages, bytes_each)
+    stages = stages_passed(night, bytes_each)
     commands = Commands(report)
     variables = dict(
         report=report,
@@ -628,12 +630,10 @@ def _is_plain(group: GroupReport) -> bool:
 
 def _side_by_side(now: ReportedNight, before: ReportedNight) -> list[tuple[str, str, str, str]]:
     """Rows of title, earlier night, this night, and change."""
-    in_now, in_before = (
-        {stage.title: stage.entries for stage in stages_passed(night.stages)} for night in (now, before)
-    )
+    in_now, in_before = ({stage.title: stage.entries for stage in stages_passed(night)} for night in (now, before))
     measures = [
         ("Messages stored", now.messages, before.messages),
-        ("Entries scanned", now.stages.scanned, before.stages.scanned),
+        ("Entries scanned", now.totals["scanned"], before.totals["scanned"]),
         *((title, in_now.get(title, 0), in_before.get(title, 0)) for title in max(in_now, in_before, key=len)),
         ("Pending at its end", now.totals["pending"], before.totals["pending"]),
         ("Lost", now.totals["lost"], before.totals["lost"]),

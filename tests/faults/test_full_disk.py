@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jobs import export, nightly
-from tests.faults.kill import Nights, Order
+from tests.faults.kill import PROJECT, Nights, Order
 from tests.faults.stores import FaultyBroker
 from tests.nights.commands import Run, one_line, without_runs
 
@@ -78,3 +79,17 @@ def test_an_export_onto_a_full_disk_leaves_the_old_one(
         assert ended.error.startswith(f"mqsieve: failed: {FULL}; free some space (temporary files are in /")
         assert [file.name for file in output.parent.iterdir()] == [output.name]
         assert output.read_text() == "the old export\n"
+
+
+def test_sql_without_space_for_temporary_files(undisturbed: FaultyBroker) -> None:
+    """In a process of its own, as its whole stderr counts, also what native code writes."""
+    with small_disk(undisturbed.folder / "temporary", 8192):
+        disk = undisturbed.folder / "temporary"
+        warehouse = str(undisturbed.kept(2))
+        command = [sys.executable, "-m", "jobs.sql", "SELECT * FROM deliveries", "--warehouse", warehouse]
+        (disk / "rest").write_bytes(bytes(4096))
+        ended = subprocess.run(
+            command, cwd=PROJECT, env=os.environ | {"TMPDIR": str(disk)}, capture_output=True, text=True, check=False
+        )
+        assert (ended.returncode, ended.stdout, one_line(ended.stderr)) == (1, "", True), ended
+        assert ended.stderr.startswith(f"mqsieve: failed: {FULL}; free some space (temporary files are in {disk}")
