@@ -46,16 +46,7 @@ from filtering.consumption.group import (
     timeline,
 )
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
-from filtering.consumption.uncertainty import (
-    GroupUncertainty,
-    handed_over,
-    not_registered_yet,
-    outside,
-    popped_again,
-    read_by_any,
-    registered_only,
-    with_seeming,
-)
+from filtering.consumption.uncertainty import GroupUncertainty, outside
 from filtering.delivery.entries import Int64s
 from filtering.delivery.message_filter import FiltersInForce
 from filtering.delivery.pull_window import PullWindow, UncertainRange
@@ -214,7 +205,7 @@ class _NightPlanner:
         )
         night.run(_gap(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
         self._windows += night.windows
-        self._uncertain_ranges += self._uncertain(key, rows, filters, night.uncertain)
+        self._uncertain_ranges += self._uncertain(key, rows, night.uncertain)
         self._uncertain_ranges += night.uncertain.of_windows
         self._lost += night.lost
         self._groups.append(night.group)
@@ -250,11 +241,7 @@ class _NightPlanner:
         return line
 
     def _uncertain(
-        self,
-        key: GroupTopic,
-        rows: Sequence[SubscriptionRow],
-        filters: FiltersInForce,
-        night: GroupUncertainty,
+        self, key: GroupTopic, rows: Sequence[SubscriptionRow], night: GroupUncertainty
     ) -> list[UncertainRange]:
         """What is uncertain of a group and topic in the ``night``.
 
@@ -262,7 +249,7 @@ class _NightPlanner:
         instead.
         """
         changes: Sequence[UncertainRange] = night.changes
-        handed = handed_over(self._watched_clients.get(key, ()), rows, filters, self._as_of)
+        handed = night.handed_over(self._watched_clients.get(key, ()), rows)
         for more in (*handed, *night.unseen):
             changes = [*outside(changes, more.stored_from, more.stored_to), more]
         for part in self._client_tags.get(key, ()):
@@ -271,17 +258,15 @@ class _NightPlanner:
         subscribed = key[0], subscribed_topic(*key)
         if subscribed in self._pops.planned:
             either = [
-                *read_by_any(self._differing_pop_clients.get(subscribed, ()), rows, filters, self._as_of),
-                *registered_only(self._states[subscribed], rows, filters, self._as_of),
-                *not_registered_yet(
-                    rows, self._requests.get(subscribed, {}), filters, self._as_of, self._broker_offsets.taken_at
-                ),
+                *night.read_by_any(self._differing_pop_clients.get(subscribed, ()), rows),
+                *night.registered_only(self._states[subscribed], rows),
+                *night.not_registered_yet(rows, self._requests.get(subscribed, {}), self._broker_offsets.taken_at),
             ]
             for change in either:
                 changes = outside(changes, change.stored_from, change.stored_to)
-            again = popped_again(rows, self._killed_at, filters, self._as_of)
+            again = night.popped_again(rows, self._killed_at)
             changes = [replace(change, mode=ConsumeMode.POP) for change in (*changes, *either, *again)]
-        return with_seeming(changes, self._seeming.get(key, ()), filters, self._as_of)
+        return night.with_seeming(changes, self._seeming.get(key, ()))
 
     @cached_property
     def _killed_at(self) -> int | None:
