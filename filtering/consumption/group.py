@@ -583,24 +583,36 @@ class _WaitingChange(NamedTuple):
 
 
 @frozen(slots=True)
+class GroupEvents:
+    """What happens to a group on a topic beside changes of its subscription.
+
+    ``resets``: all offset resets in order, earlier ones too. ``restarts``: those of queues of the topic in the night,
+    in order. ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where
+    they are known. ``mode_changes``: the times (ms) of those at which the group only began or ceased to pop.
+    ``unseen``: by the time of a step (ms), since when it is not known what the group subscribed to. ``requests``: by
+    their time (ms), the events that name the subscription of a group that pops.
+    """
+
+    resets: Sequence[SubscriptionEvent] = ()
+    restarts: Sequence[QueueRestart] = ()
+    commits: Mapping[int, Offsets] = field(default_factory=dict)
+    mode_changes: Container[int] = ()
+    unseen: Mapping[int, int] = field(default_factory=dict)
+    requests: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
+
+
+@frozen(slots=True)
 class Timeline:
     """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
 
-    ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
-    ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where they are
-    known. ``mode_changes``: the times (ms) of those at which the group only began or ceased to pop. ``unseen``: by the
-    time of a step (ms), since when it is not known what the group subscribed to. ``changes``: by the time of a CHANGE
-    (ms), the event of a group that pops. ``left``: the last STOP before the night, of a group that is away.
+    ``pulls_at_first``: whether the group pulls when the night begins. ``events``: those of the steps, and earlier ones.
+    ``left``: the last STOP before the night, of a group that is away.
     """
 
     first: SubscriptionRow | None
     pulls_at_first: bool
     steps: Sequence[TimelineStep]
-    resets: Sequence[SubscriptionEvent]
-    commits: Mapping[int, Offsets] = field(default_factory=dict)
-    unseen: Mapping[int, int] = field(default_factory=dict)
-    changes: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
-    mode_changes: Container[int] = ()
+    events: GroupEvents
     left: TimelineStep | None = None
 
     @property
@@ -612,46 +624,36 @@ class Timeline:
 
 def timeline(
     rows: Sequence[SubscriptionRow],
-    resets: Iterable[SubscriptionEvent],
+    events: GroupEvents,
     as_of: int | None,
     is_pulling: Callable[[SubscriptionRow], bool],
-    restarts: Iterable[QueueRestart] = (),
-    commits: Mapping[int, Offsets] | None = None,
-    unseen: Mapping[int, int] | None = None,
-    changes: Mapping[int, SubscriptionEvent] | None = None,
-    mode_changes: Mapping[int, Offsets] | None = None,
 ) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
-    ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
-    tells whether the group pulls under a subscription. ``restarts`` are those of the topic since ``as_of``, in order.
-    ``commits``, ``unseen`` and ``changes`` are those of the Timeline; ``mode_changes`` are more commits.
+    ``rows`` are all states of one group and topic, in order. ``is_pulling`` tells whether the group pulls under a
+    subscription.
     """
-    commits = {**(commits or {}), **(mode_changes or {})}
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
-    ordered = sorted(resets, key=lambda reset: reset.at)
     earliest = after_night(as_of, BEGINNING)
     changed_at = {row.valid_from for row in rows}
-    waiting = [_WaitingChange(reset.at, Moment.RESET, reset) for reset in ordered if reset.at >= earliest]
-    waiting += [_WaitingChange(at, Moment.COMMIT) for at in commits if at >= earliest and at not in changed_at]
+    waiting = [_WaitingChange(reset.at, Moment.RESET, reset) for reset in events.resets if reset.at >= earliest]
+    waiting += [_WaitingChange(at, Moment.COMMIT) for at in events.commits if at >= earliest and at not in changed_at]
     waiting += [
         _WaitingChange(at, Moment.RESTART, restarts=tuple(at_once))
-        for at, at_once in groupby(restarts, lambda each: each.at)
+        for at, at_once in groupby(events.restarts, lambda each: each.at)
     ]
     waiting.sort(key=lambda each: each.at)
     is_known = any(row.is_consuming for row in begins)
-    steps = list(_steps(first, is_known, rows[len(begins) :], waiting, is_pulling))
-    if changes:
-        steps = list(_at_requests(steps, changes, earliest))
+    steps = _steps(first, is_known, rows[len(begins) :], waiting, is_pulling)
     pulls = first is not None and is_pulling(first)
     before = () if pulls else _steps(None, False, begins, [], is_pulling)
     left = next((step for step in reversed([*before]) if step.moment is Moment.STOP), None)
-    return Timeline(first, pulls, steps, ordered, commits, unseen or {}, changes or {}, mode_changes or {}, left)
+    return Timeline(first, pulls, list(_at_requests(steps, events.requests, earliest)), events, left)
 
 
 def _at_requests(
-    steps: Iterable[TimelineStep], changes: Mapping[int, SubscriptionEvent], earliest: int
+    steps: Iterable[TimelineStep], requests: Mapping[int, SubscriptionEvent], earliest: int
 ) -> Iterator[TimelineStep]:
     """The steps, with each change after the last request that carried the former subscription.
 
@@ -659,7 +661,7 @@ def _at_requests(
     """
     for step in steps:
         if step.moment is Moment.CHANGE and step.row.pops:
-            event = changes.get(step.row.valid_from)
+            event = requests.get(step.row.valid_from)
             if event is not None and event.other_until is not None:
                 step = replace(step, at=max(event.other_until + 1, earliest))
         earliest = step.at
@@ -724,6 +726,7 @@ class GroupNightPlan:
         self._offsets_so_far = group_start.offsets_so_far
         self._broker_offsets = group_start.broker_offsets
         self._line = line
+        self._events = line.events
         self._filters = filters
         self._clients = clients
         new_from = group_start.offsets_so_far.topic_offsets(self.group.key[1]).ends_by_queue
@@ -799,9 +802,9 @@ class GroupNightPlan:
             case Moment.BEGIN:
                 self._begins_anew = False
                 self._reason = Reason.FIRST_START
-                self._position = self._group_start.position(step.at, self._line.resets)
+                self._position = self._group_start.position(step.at, self._events.resets)
             case Moment.START:
-                self._position.offsets.update(self._line.commits.get(step.at, {}))
+                self._position.offsets.update(self._events.commits.get(step.at, {}))
                 if self._leave is not None and self._is_in_flight(self._leave):
                     self._note_in_flight(self._leave, {})
                 leave = self._leave or self._left_at_unknown_offsets(step)
@@ -827,16 +830,16 @@ class GroupNightPlan:
             case Moment.STOP:
                 self._reason = Reason.RETURNED
                 assert step.before is not None
-                is_gone = step.at not in self._line.changes  # or else its next request is the first with a new state
-                if step.before.pops and is_gone and protocol_before(self._line.changes, step.at) == GRPC_SIMPLE:
+                is_gone = step.at not in self._events.requests  # or else its next request is the first with a new state
+                if step.before.pops and is_gone and protocol_before(self._events.requests, step.at) == GRPC_SIMPLE:
                     self.uncertain.last_request(step.before, step.at)
                 self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
                 self._leave = step
-                self._note_unseen(step, self._line.commits.get(step.at, {}))
-                if not self._may_commit_later(step) and step.at in self._line.unseen:
-                    self.uncertain.left_unwatched(step.before, self._line.unseen[step.at], step.at)
+                self._note_unseen(step, self._events.commits.get(step.at, {}))
+                if not self._may_commit_later(step) and step.at in self._events.unseen:
+                    self.uncertain.left_unwatched(step.before, self._events.unseen[step.at], step.at)
             case Moment.COMMIT:
-                self._commit(step.at, self._line.commits[step.at])
+                self._commit(step.at, self._events.commits[step.at])
             case Moment.RESET:
                 self._reset(step, is_pulling, later)
             case Moment.RESTART:
@@ -847,12 +850,12 @@ class GroupNightPlan:
 
     def _may_commit_later(self, leave: TimelineStep) -> bool:
         """Whether the offsets that the group had when it left are known, so that later ones are others."""
-        return leave.at in self._line.commits and leave.at not in self._line.mode_changes
+        return leave.at in self._events.commits and leave.at not in self._events.mode_changes
 
     def _is_in_flight(self, leave: TimelineStep) -> bool:
         """Whether the group may have received what it had not committed when it left: only a snapshot may say it."""
         assert leave.before is not None
-        is_known = leave.at in self._line.commits or leave.at in self._line.unseen
+        is_known = leave.at in self._events.commits or leave.at in self._events.unseen
         return not (is_known or leave.before.pops or leave.row.is_consuming)
 
     def _offsets_at_stop(self, at: int) -> dict[int, int]:
@@ -861,12 +864,12 @@ class GroupNightPlan:
         Offsets that were seen when it left are exact. Those of the snapshot at the end of the night may be later. What
         earlier nights decided stays.
         """
-        if at not in self._line.commits:
+        if at not in self._events.commits:
             return self._committed.limit(self._windows, at)
         decided, moved = self._offsets_so_far.of(self.group.key), self._windows.moved
         offsets = {
             queue_id: offset if queue_id in moved else max(offset, decided.get(queue_id, 0))
-            for queue_id, offset in self._line.commits[at].items()
+            for queue_id, offset in self._events.commits[at].items()
         }
         self._windows.limit(offsets)
         return offsets
@@ -901,7 +904,7 @@ class GroupNightPlan:
 
     def _note_unseen(self, step: TimelineStep, ends: Offsets) -> None:
         """All that the group pulled since its subscription was not known is uncertain, up to the offsets ``ends``."""
-        since = self._line.unseen.get(step.at)
+        since = self._events.unseen.get(step.at)
         if since is not None:
             self.uncertain.pulled_unwatched(self._windows.windows, since, step.at)
             if step.moment is not Moment.START:
@@ -909,13 +912,13 @@ class GroupNightPlan:
 
     def _note_never_watched(self, step: TimelineStep, begin: Position) -> None:
         """Before anybody watched a group (since 0), it may have pulled what is before the ``begin`` of its start."""
-        if self._line.unseen.get(step.at) == 0:
+        if self._events.unseen.get(step.at) == 0:
             until, is_listed = (step.at, True) if begin.stored_from is None else (begin.stored_from, False)
             self.uncertain.not_watched(0, until, begin.offsets, only_listed=is_listed)
 
     def _left_at_unknown_offsets(self, start: TimelineStep) -> TimelineStep | None:
         """When a group left that returns in a later night, if no snapshot since then had its offsets; mostly None."""
-        if self._begins_anew or self._reason is Reason.FIRST_START or start.at in self._line.commits:
+        if self._begins_anew or self._reason is Reason.FIRST_START or start.at in self._events.commits:
             return None
         committed, position = self._offsets_so_far.committed(self.group.key), self._position
         are_known = committed and all(
@@ -934,7 +937,7 @@ class GroupNightPlan:
         old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
         changes: list[UncertainRange] = []
         if after.pops:
-            change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
+            change = uncertain_request(old, new, after.valid_from, self._events.requests.get(after.valid_from))
             if change is not None and self._group_start.is_in_order:
                 change = replace(change, stored_from=self._windows.at, stored_to=at, reason=Reason.IN_ORDER)
                 if behind := self._offsets_so_far.behind(self.group.key):
@@ -943,7 +946,7 @@ class GroupNightPlan:
             changes += [change] if change is not None else []
         else:
             changes += uncertain_ranges(before, old, new, at)
-        is_all_unseen = self._windows.at >= self._line.unseen.get(at, FOREVER)
+        is_all_unseen = self._windows.at >= self._events.unseen.get(at, FOREVER)
         self.uncertain.changes += [each for each in changes if not (is_all_unseen and each.stored_to <= at)]
 
     def _go_back(self, gap: Timeline) -> GroupNight:
@@ -1036,8 +1039,8 @@ class GroupNightPlan:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
         reasons: dict[int, Reason | StartReason] = dict.fromkeys([*queue_ids, _OTHER_QUEUES], self._reason)
         if self._reason is Reason.FIRST_START:
-            reasons |= self._group_start.reasons(reasons, at, self._line.resets)
-            reasons |= dict.fromkeys(self._line.commits.get(at, {}).keys() & reasons.keys(), StartReason.COMMITTED)
+            reasons |= self._group_start.reasons(reasons, at, self._events.resets)
+            reasons |= dict.fromkeys(self._events.commits.get(at, {}).keys() & reasons.keys(), StartReason.COMMITTED)
         return reasons | dict.fromkeys(self._position.reset & reasons.keys(), Reason.RESET)
 
     def _reset(self, step: TimelineStep, is_pulling: bool, later: Sequence[TimelineStep]) -> None:

@@ -37,6 +37,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.group import (
+    GroupEvents,
     GroupNightPlan,
     GroupStart,
     Moment,
@@ -229,13 +230,16 @@ class _NightPlanner:
         )
 
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
-        restarts = self._broker_offsets.restarts.get(key[1], ())
-        requests = self._requests.get((key[0], subscribed_topic(*key)), {})
-        commits, mode_changes = self._commits.get(key, {}), self._pops.read.get(key, {})
-        resets, unseen = self._resets.get(key, ()), self._unseen.get(key[0], {})
-        line = timeline(
-            rows, resets, self._as_of, filters.is_pulling, restarts, commits, unseen, requests, mode_changes
+        mode_changes = self._pops.read.get(key, {})
+        events = GroupEvents(
+            resets=self._resets.get(key, ()),
+            restarts=self._broker_offsets.restarts.get(key[1], ()),
+            commits={**self._commits.get(key, {}), **mode_changes},
+            mode_changes=mode_changes,
+            unseen=self._unseen.get(key[0], {}),
+            requests=self._requests.get((key[0], subscribed_topic(*key)), {}),
         )
+        line = timeline(rows, events, self._as_of, filters.is_pulling)
         if self._config_before is not None and self._config_before != self._config:
             line = _with_new_switches(line, self._as_of, self._config_before)
         return line
@@ -397,7 +401,8 @@ def _gap(
     if begin is None or end is None or begin >= end:
         return None
     known = [row for row in rows if row.valid_from <= end]
-    line = timeline(known, [reset for reset in resets if reset.at <= end], begin, filters.is_pulling)
+    events = GroupEvents(resets=[reset for reset in resets if reset.at <= end])
+    line = timeline(known, events, begin, filters.is_pulling)
     return line if line.steps else None
 
 
