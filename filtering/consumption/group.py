@@ -737,6 +737,7 @@ class GroupNightPlan:
         self._committed = GroupCommits(group_start, line.moves)
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
+        self._is_pulling = line.pulls_at_first
         self._reason = Reason.WAS_ONLINE
         self._leave: TimelineStep | None = None
         """The STOP in the night since which the group has not come back."""
@@ -756,17 +757,14 @@ class GroupNightPlan:
         if line.first is None and not line.steps:
             return
         self._resume(gap)
-        is_pulling = line.pulls_at_first
         for i, step in enumerate(line.steps):
-            self._take(step, is_pulling, line.steps[i + 1 :])
-            is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (
-                is_pulling and step.moment in (Moment.RESET, Moment.RESTART)
-            )
-            if is_pulling:
-                self._go_on(step.row, step.at, line.steps[i + 1 :])
+            later = line.steps[i + 1 :]
+            self._take(step, later)
+            if self._is_pulling:
+                self._go_on(step.row, step.at, later)
         self._windows.read_later()
-        self.group.is_consuming = is_pulling
-        if is_pulling:
+        self.group.is_consuming = self._is_pulling
+        if self._is_pulling:
             if self._broker_offsets.watched_to is not None and self._broker_offsets.taken_at is not None:
                 self.uncertain.not_watched(self._broker_offsets.watched_to, self._broker_offsets.taken_at + 1, {})
             # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
@@ -796,57 +794,70 @@ class GroupNightPlan:
         else:
             self._position = Position(self._offsets_so_far.waiting(self.group.key))
 
-    def _take(self, step: TimelineStep, is_pulling: bool, later: Sequence[TimelineStep]) -> None:
-        """What a step changes. ``is_pulling``: whether the group pulled before it."""
+    def _take(self, step: TimelineStep, later: Sequence[TimelineStep]) -> None:
+        """What a step changes."""
         match step.moment:
             case Moment.BEGIN:
                 self._begins_anew = False
                 self._reason = Reason.FIRST_START
                 self._position = self._group_start.position(step.at, self._events.resets)
             case Moment.START:
-                self._position.offsets.update(self._events.commits.get(step.at, {}))
-                if self._leave is not None and self._is_in_flight(self._leave):
-                    self._note_in_flight(self._leave, {})
-                leave = self._leave or self._left_at_unknown_offsets(step)
-                if leave is not None and leave.before is not None and self._is_in_flight(leave):
-                    self.uncertain.not_passed(leave.before, leave.at, step.row, step.at)
-                if self._begins_anew:
-                    self._reason = Reason.OFFSETS_REMOVED
-                    self._position = self._group_start.position_anew(step.at, self._position)
-                elif self._reason is not Reason.FIRST_START:
-                    was_refused = step.before is not None and step.before.is_consuming
-                    self._reason = Reason.ANSWERED if was_refused else Reason.RETURNED
-                # In order, what was not acknowledged comes again.
-                goes_back = self._begins_anew or (self._reason is Reason.RETURNED and self._group_start.is_in_order)
-                self._note_never_watched(step, self._position)
-                self._start(step, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
-                self._begins_anew, self._leave = False, None
-                self._note_unseen(step, {})
+                self._start(step)
             case Moment.CHANGE:
-                self._reason = Reason.CHANGED
-                assert step.before is not None
-                self._note_change(step.before, step.row, step.at)
-                self._note_unseen(step, {})
+                self._change(step)
             case Moment.STOP:
-                self._reason = Reason.RETURNED
-                assert step.before is not None
-                is_gone = step.at not in self._events.requests  # or else its next request is the first with a new state
-                if step.before.pops and is_gone and protocol_before(self._events.requests, step.at) == GRPC_SIMPLE:
-                    self.uncertain.last_request(step.before, step.at)
-                self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
-                self._leave = step
-                self._note_unseen(step, self._events.commits.get(step.at, {}))
-                if not self._may_commit_later(step) and step.at in self._events.unseen:
-                    self.uncertain.left_unwatched(step.before, self._events.unseen[step.at], step.at)
+                self._stop(step)
             case Moment.COMMIT:
                 self._commit(step.at, self._events.commits[step.at])
             case Moment.RESET:
-                self._reset(step, is_pulling, later)
+                self._reset(step, later)
             case Moment.RESTART:
-                if is_pulling:
+                if self._is_pulling:
                     self._reason = Reason.QUEUE_BEGAN_AGAIN
                 for restart in step.restarts:
-                    self._restart(restart, step.row, is_pulling)
+                    self._restart(restart, step.row)
+
+    def _start(self, step: TimelineStep) -> None:
+        """The group begins to pull, or pulls again."""
+        self._position.offsets.update(self._events.commits.get(step.at, {}))
+        if self._leave is not None and self._is_in_flight(self._leave):
+            self._note_in_flight(self._leave, {})
+        leave = self._leave or self._left_at_unknown_offsets(step)
+        if leave is not None and leave.before is not None and self._is_in_flight(leave):
+            self.uncertain.not_passed(leave.before, leave.at, step.row, step.at)
+        if self._begins_anew:
+            self._reason = Reason.OFFSETS_REMOVED
+            self._position = self._group_start.position_anew(step.at, self._position)
+        elif self._reason is not Reason.FIRST_START:
+            was_refused = step.before is not None and step.before.is_consuming
+            self._reason = Reason.ANSWERED if was_refused else Reason.RETURNED
+        # In order, what was not acknowledged comes again.
+        goes_back = self._begins_anew or (self._reason is Reason.RETURNED and self._group_start.is_in_order)
+        self._note_never_watched(step, self._position)
+        self._pull_waiting(step, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
+        self._is_pulling, self._begins_anew, self._leave = True, False, None
+        self._note_unseen(step, {})
+
+    def _change(self, step: TimelineStep) -> None:
+        """The group goes on under another subscription."""
+        self._reason = Reason.CHANGED
+        assert step.before is not None
+        self._note_change(step.before, step.row, step.at)
+        self._note_unseen(step, {})
+
+    def _stop(self, step: TimelineStep) -> None:
+        """The group leaves, or the broker refuses its pulls from now on."""
+        self._is_pulling = False
+        self._reason = Reason.RETURNED
+        assert step.before is not None
+        is_gone = step.at not in self._events.requests  # or else its next request is the first with a new state
+        if step.before.pops and is_gone and protocol_before(self._events.requests, step.at) == GRPC_SIMPLE:
+            self.uncertain.last_request(step.before, step.at)
+        self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
+        self._leave = step
+        self._note_unseen(step, self._events.commits.get(step.at, {}))
+        if not self._may_commit_later(step) and step.at in self._events.unseen:
+            self.uncertain.left_unwatched(step.before, self._events.unseen[step.at], step.at)
 
     def _may_commit_later(self, leave: TimelineStep) -> bool:
         """Whether the offsets that the group had when it left are known, so that later ones are others."""
@@ -971,14 +982,14 @@ class GroupNightPlan:
             window = PullWindow(in_force, row.valid_from, start, stop, reason=self._reason, mode=row.mode)
             self._windows.add(window)
 
-    def _start(self, step: TimelineStep, kind: WindowKind) -> None:
+    def _pull_waiting(self, step: TimelineStep, kind: WindowKind) -> None:
         """The group pulls what waits for it. What the broker deleted is lost to it."""
-        topic, position = self.group.key[1], self._position
+        position = self._position
         self._windows.start(step.at)
         ranges: dict[int, OffsetRange] = {}
         deleted: dict[int, OffsetRange] = {}
         for queue_id, offset in position.offsets.items():
-            first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
+            first = max(offset, self._broker_offsets.min_offset(self.group.key[1], queue_id))
             ranges[queue_id] = first, NO_END
             if queue_id in position.reset:
                 self._windows.move(queue_id)
@@ -986,48 +997,66 @@ class GroupNightPlan:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
                 self._committed.lost_to[queue_id] = first
                 deleted[queue_id] = offset, first
-        window = PullWindow(
+        window = replace(self._waiting(step, ranges, kind), only_listed=position.stored_from is not None)
+        reasons = self._start_reasons(ranges, step.at)
+        self._note_deleted_at_start(window, deleted, reasons)
+        rest = self._add_by_reason(window, reasons)
+        if position.stored_from is not None:
+            others = dict.fromkeys(ranges, (0, 0))
+            rest = replace(rest, stored_from=position.stored_from, offsets=others, only_listed=False)
+            self._windows.add(rest)
+            if self._reason is Reason.FIRST_START and position.stored_from == step.at and not step.row.pops:
+                change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, Reason.BEGAN_AT_END)
+                self.uncertain.changes.append(replace(change, stored_to=step.at + FIRST_PULL))
+
+    def _waiting(self, step: TimelineStep, ranges: Mapping[int, OffsetRange], kind: WindowKind) -> PullWindow:
+        """What waits in the ``ranges`` of queues, for the subscription of the ``step``."""
+        return PullWindow(
             self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
-            only_listed=position.stored_from is not None,
-            physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
+            only_listed=True, physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
             kind=kind, reason=self._reason, mode=step.row.mode,
         )  # fmt: skip
+
+    def _note_deleted_at_start(
+        self, window: PullWindow, deleted: Mapping[int, OffsetRange], reasons: Mapping[int, Reason | StartReason]
+    ) -> None:
+        """The group starts with ``window``: what the broker ``deleted`` before is lost, or was pulled earlier."""
+        is_first = self._reason is Reason.FIRST_START
         if not self._broker_offsets.min_offsets:
             before = {each: (NO_BEGIN, begin) for each, (begin, _) in window.physical_ranges.items()}
             offsets = {each: window.range_of(each) for each in before}
             gone = replace(window, offsets=offsets, only_listed=True, physical_ranges=before)
-            is_first = self._reason is Reason.FIRST_START
             self._note_deleted(gone, Reason.BEGAN_EARLIER if is_first else Reason.DELETED_TONIGHT)
         if deleted:
             lost = replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=Reason.DELETED)
             self.lost.append(lost)
             self._note_deleted(lost, Reason.DELETED_TONIGHT)
-        reasons = self._start_reasons(ranges, step.at)
-        if self._reason in (Reason.FIRST_START, Reason.OFFSETS_REMOVED):
-            known = {queue_id for queue_id, reason in reasons.items() if reason in _AT_KNOWN_OFFSETS}
-            in_others = 0 if position.stored_from is None else NO_END
-            shortened = [each for each in self._group_start.shortened_tonight() if each not in known]
-            skipped = {each: (0, ranges[each][0] if each in ranges else in_others) for each in shortened}
+        if is_first or self._reason is Reason.OFFSETS_REMOVED:
+            shortened = [
+                queue_id
+                for queue_id in self._group_start.shortened_tonight()
+                if reasons.get(queue_id) not in _AT_KNOWN_OFFSETS
+            ]
+            in_others = NO_END if window.only_listed else 0
+            skipped = {
+                each: (0, window.offsets[each][0] if each in window.offsets else in_others) for each in shortened
+            }
             self._note_deleted(replace(window, offsets=skipped, only_listed=True), Reason.BEGAN_EARLIER)
-        window = replace(window, reason=reasons.pop(_OTHER_QUEUES))
+
+    def _add_by_reason(self, window: PullWindow, reasons: Mapping[int, Reason | StartReason]) -> PullWindow:
+        """Adds a window for the queues of each reason. Returns that of the queues that no other one lists."""
+        rest = replace(window, reason=reasons[_OTHER_QUEUES])
         for reason in dict.fromkeys(reasons.values()):
-            if reason != window.reason:
-                queues = {queue_id: ranges[queue_id] for queue_id, other in reasons.items() if other == reason}
-                kind_of_part = WindowKind.RESET if reason is Reason.RESET else kind
-                part = replace(window, offsets=queues, only_listed=True, kind=kind_of_part, reason=reason)
-                self._windows.add(part)
-                nothing = {} if window.only_listed else dict.fromkeys(queues, (0, 0))
-                listed = {queue_id: offsets for queue_id, offsets in window.offsets.items() if queue_id not in queues}
-                window = replace(window, offsets=listed | nothing)
-        if not window.only_listed or window.offsets:
-            self._windows.add(window)
-        if position.stored_from is not None:
-            others = dict.fromkeys(ranges, (0, 0))
-            rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
+            if reason != rest.reason:
+                queues = {queue_id: window.offsets[queue_id] for queue_id, other in reasons.items() if other == reason}
+                kind = WindowKind.RESET if reason is Reason.RESET else window.kind
+                self._windows.add(replace(window, offsets=queues, only_listed=True, kind=kind, reason=reason))
+                nothing = {} if rest.only_listed else dict.fromkeys(queues, (0, 0))
+                listed = {queue_id: offsets for queue_id, offsets in rest.offsets.items() if queue_id not in queues}
+                rest = replace(rest, offsets=listed | nothing)
+        if not rest.only_listed or rest.offsets:
             self._windows.add(rest)
-            if self._reason is Reason.FIRST_START and position.stored_from == step.at and not step.row.pops:
-                change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, Reason.BEGAN_AT_END)
-                self.uncertain.changes.append(replace(change, stored_to=step.at + FIRST_PULL))
+        return rest
 
     def _note_deleted(self, skipped: PullWindow, reason: Reason) -> None:
         """The group may have pulled the messages of a window before the broker deleted some of them in this night."""
@@ -1043,48 +1072,40 @@ class GroupNightPlan:
             reasons |= dict.fromkeys(self._events.commits.get(at, {}).keys() & reasons.keys(), StartReason.COMMITTED)
         return reasons | dict.fromkeys(self._position.reset & reasons.keys(), Reason.RESET)
 
-    def _reset(self, step: TimelineStep, is_pulling: bool, later: Sequence[TimelineStep]) -> None:
+    def _reset(self, step: TimelineStep, later: Sequence[TimelineStep]) -> None:
         """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
         assert step.reset is not None
-        if is_pulling and step.row.pops and self._filters.are_reset_by_clients:
+        if self._is_pulling and step.row.pops and self._filters.are_reset_by_clients:
             return  # clients that pop have no offset to reset
         queue_id, asked = step.reset.queue_id or 0, step.reset.queue_offset or 0
         offset = max(asked, self._broker_offsets.min_offset(self.group.key[1], queue_id))
         self._windows.leave(queue_id)
-        if not is_pulling:
+        if not self._is_pulling:
             self._position.offsets[queue_id] = offset
             self._position.reset.add(queue_id)
             return
         self._reason = Reason.RESET
         self._windows.at = step.at
         self._windows.move(queue_id)
-        message_filter = self._filters.at(step.row, step.at)
-        ranges = {queue_id: (offset, NO_END)}
-        window = PullWindow(
-            message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True,
-            physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
-            kind=WindowKind.RESET, reason=Reason.RESET, mode=step.row.mode,
-        )  # fmt: skip
+        window = self._waiting(step, {queue_id: (offset, NO_END)}, WindowKind.RESET)
         self._windows.add(window)
         if asked < offset:
             self._note_deleted(replace(window, offsets={queue_id: (asked, offset)}), Reason.BEGAN_EARLIER)
-        next_step = next(
-            (later_step for later_step in later if later_step.moment in (Moment.CHANGE, Moment.STOP)), None
-        )
+        next_step = next((each for each in later if each.moment in (Moment.CHANGE, Moment.STOP)), None)
         if self._filters.are_reset_by_clients and next_step is not None and next_step.at < step.at + CLIENT_RESET:
             stays = next_step.moment is Moment.CHANGE
             change = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
             self.uncertain.changes += [change] if change is not None else []
 
-    def _restart(self, restart: QueueRestart, row: SubscriptionRow, is_pulling: bool) -> None:
+    def _restart(self, restart: QueueRestart, row: SubscriptionRow) -> None:
         """A queue begins again. What waited for the group in the old one is lost to it.
 
         The broker may hold a pull of the old queue: when that ends, the group goes on at the end of the new one.
         """
         self._windows.leave(restart.queue_id)
         self._windows.move(restart.queue_id)
-        if is_pulling:
-            self.uncertain.held_in_old_queue(restart, row, row.mode)
+        if self._is_pulling:
+            self.uncertain.held_in_old_queue(restart, row)
         elif not (self._begins_anew and restart.keeps_offsets):
             self._position.begin_again(restart)
 

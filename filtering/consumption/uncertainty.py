@@ -252,12 +252,12 @@ class GroupUncertainty:
             UncertainRange(*self.key, FALSE, matches, begin, end, changed_at=row.valid_from, reason=Reason.LEFT)
         )
 
-    def held_in_old_queue(self, restart: QueueRestart, row: SubscriptionRow, mode: ConsumeMode) -> None:
+    def held_in_old_queue(self, restart: QueueRestart, row: SubscriptionRow) -> None:
         """A queue began again while the group pulled: the broker may have held a pull of the old one."""
         change = UncertainRange(
             *self.key, FALSE, self.filters.at(row, restart.at).delivered, restart.at, restart.at + HELD_PULL_MS,
             changed_at=row.valid_from, offsets={restart.queue_id: (0, NO_END)}, only_listed=True,
-            physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)}, mode=mode,
+            physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)}, mode=row.mode,
             reason=Reason.HELD_IN_OLD_QUEUE,
         )  # fmt: skip
         self.changes.append(change)
