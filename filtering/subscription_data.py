@@ -102,22 +102,50 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 
 class ConsumerGroupInfo:
-    """The subscriptions of one group. ``.subscriptions`` has the one in force by topic."""
+    """The subscriptions of one group. ``.subscriptions`` has the one in force by topic.
+
+    ``.clients``: the filters of each client's own subscriptions, by client id and topic. They are known only of clients
+    whose ids are given.
+    """
 
     def __init__(self) -> None:
         self.subscriptions: dict[str, Subscription] = {}
+        self.clients: dict[str, dict[str, Filter]] = {}
 
-    def update_subscription(self, subscriptions: Iterable[Subscription]) -> None:
+    def update_subscription(self, subscriptions: Iterable[Subscription], client_id: str | None = None) -> None:
         """Applies the whole list of a heartbeat: higher versions replace lower ones, topics not listed are removed."""
+        if client_id is not None:
+            self.clients[client_id] = {}
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription["topic"])
-            self.update_topic(subscription)
+            self.update_topic(subscription, client_id)
         for topic in self.subscriptions.keys() - topics:
             del self.subscriptions[topic]
 
-    def update_topic(self, subscription: Subscription) -> None:
+    def update_topic(self, subscription: Subscription, client_id: str | None = None) -> None:
         """Applies one entry of a list; other topics do not change."""
-        old = self.subscriptions.get(subscription["topic"])
+        topic = subscription["topic"]
+        if client_id is not None:
+            self.clients.setdefault(client_id, {})[topic] = filter_of(subscription)
+        old = self.subscriptions.get(topic)
         if old is None or subscription["version"] > old["version"]:
-            self.subscriptions[subscription["topic"]] = subscription
+            self.subscriptions[topic] = subscription
+
+    def unregister(self, client_id: str | None, topic: str | None) -> bool:
+        """A client leaves, or with None all of them. Returns whether it was the last one.
+
+        Then the group has no subscription to ``topic`` any more; None: to any topic.
+        """
+        if client_id is not None:
+            self.clients.pop(client_id, None)
+            if self.clients:
+                return False
+        if topic is None:
+            self.clients.clear()
+            self.subscriptions.clear()
+        else:
+            self.subscriptions.pop(topic, None)
+            for own in self.clients.values():
+                own.pop(topic, None)
+        return True

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -213,9 +212,6 @@ def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, s
 # Pull windows for each client.
 
 
-NOTHING: Mapping[int, int] = MappingProxyType({})
-
-
 def by_client(window: PullWindow, clients: ClientTags) -> Iterator[PullWindow]:
     """Splits a window by client. Queues that no client reads are left out."""
     if clients.possible:
@@ -227,10 +223,10 @@ def by_client(window: PullWindow, clients: ClientTags) -> Iterator[PullWindow]:
             yield _narrowed(window, queues, check)
 
 
-def kept_by_some(window: PullWindow, clients: ClientTags, begins: Mapping[int, int] = NOTHING) -> UncertainRange:
+def kept_by_some(window: PullWindow, clients: ClientTags, begins: Mapping[int, int] | None = None) -> UncertainRange:
     """The messages of a window that only some of the clients keep, from offsets in ``begins`` on, by queue id."""
     returned = window.message_filter.tags, window.message_filter.expression
-    offsets = window.offsets or {queue_id: (begin, NO_END) for queue_id, begin in begins.items()}
+    offsets = window.offsets or {queue_id: (begin, NO_END) for queue_id, begin in (begins or {}).items()}
     by_all, by_some = (And((*returned, passed)) for passed in (clients.passed_by_all, clients.passed_by_some))
     return UncertainRange.in_window(replace(window, offsets=offsets), by_all, by_some, Reason.READER_NOT_KNOWN)
 

@@ -583,24 +583,36 @@ class _WaitingChange(NamedTuple):
 
 
 @frozen(slots=True)
+class GroupEvents:
+    """What happens to a group on a topic beside changes of its subscription.
+
+    ``resets``: all offset resets in order, earlier ones too. ``restarts``: those of queues of the topic in the night,
+    in order. ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where
+    they are known. ``mode_changes``: the times (ms) of those at which the group only began or ceased to pop.
+    ``unseen``: by the time of a step (ms), since when it is not known what the group subscribed to. ``requests``: by
+    their time (ms), the events that name the subscription of a group that pops.
+    """
+
+    resets: Sequence[SubscriptionEvent] = ()
+    restarts: Sequence[QueueRestart] = ()
+    commits: Mapping[int, Offsets] = field(default_factory=dict)
+    mode_changes: Container[int] = ()
+    unseen: Mapping[int, int] = field(default_factory=dict)
+    requests: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
+
+
+@frozen(slots=True)
 class Timeline:
     """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
 
-    ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
-    ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where they are
-    known. ``mode_changes``: the times (ms) of those at which the group only began or ceased to pop. ``unseen``: by the
-    time of a step (ms), since when it is not known what the group subscribed to. ``changes``: by the time of a CHANGE
-    (ms), the event of a group that pops. ``left``: the last STOP before the night, of a group that is away.
+    ``pulls_at_first``: whether the group pulls when the night begins. ``events``: those of the steps, and earlier ones.
+    ``left``: the last STOP before the night, of a group that is away.
     """
 
     first: SubscriptionRow | None
     pulls_at_first: bool
     steps: Sequence[TimelineStep]
-    resets: Sequence[SubscriptionEvent]
-    commits: Mapping[int, Offsets] = field(default_factory=dict)
-    unseen: Mapping[int, int] = field(default_factory=dict)
-    changes: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
-    mode_changes: Container[int] = ()
+    events: GroupEvents
     left: TimelineStep | None = None
 
     @property
@@ -612,46 +624,36 @@ class Timeline:
 
 def timeline(
     rows: Sequence[SubscriptionRow],
-    resets: Iterable[SubscriptionEvent],
+    events: GroupEvents,
     as_of: int | None,
     is_pulling: Callable[[SubscriptionRow], bool],
-    restarts: Iterable[QueueRestart] = (),
-    commits: Mapping[int, Offsets] | None = None,
-    unseen: Mapping[int, int] | None = None,
-    changes: Mapping[int, SubscriptionEvent] | None = None,
-    mode_changes: Mapping[int, Offsets] | None = None,
 ) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
-    ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
-    tells whether the group pulls under a subscription. ``restarts`` are those of the topic since ``as_of``, in order.
-    ``commits``, ``unseen`` and ``changes`` are those of the Timeline; ``mode_changes`` are more commits.
+    ``rows`` are all states of one group and topic, in order. ``is_pulling`` tells whether the group pulls under a
+    subscription.
     """
-    commits = {**(commits or {}), **(mode_changes or {})}
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
-    ordered = sorted(resets, key=lambda reset: reset.at)
     earliest = after_night(as_of, BEGINNING)
     changed_at = {row.valid_from for row in rows}
-    waiting = [_WaitingChange(reset.at, Moment.RESET, reset) for reset in ordered if reset.at >= earliest]
-    waiting += [_WaitingChange(at, Moment.COMMIT) for at in commits if at >= earliest and at not in changed_at]
+    waiting = [_WaitingChange(reset.at, Moment.RESET, reset) for reset in events.resets if reset.at >= earliest]
+    waiting += [_WaitingChange(at, Moment.COMMIT) for at in events.commits if at >= earliest and at not in changed_at]
     waiting += [
         _WaitingChange(at, Moment.RESTART, restarts=tuple(at_once))
-        for at, at_once in groupby(restarts, lambda each: each.at)
+        for at, at_once in groupby(events.restarts, lambda each: each.at)
     ]
     waiting.sort(key=lambda each: each.at)
     is_known = any(row.is_consuming for row in begins)
-    steps = list(_steps(first, is_known, rows[len(begins) :], waiting, is_pulling))
-    if changes:
-        steps = list(_at_requests(steps, changes, earliest))
+    steps = _steps(first, is_known, rows[len(begins) :], waiting, is_pulling)
     pulls = first is not None and is_pulling(first)
     before = () if pulls else _steps(None, False, begins, [], is_pulling)
     left = next((step for step in reversed([*before]) if step.moment is Moment.STOP), None)
-    return Timeline(first, pulls, steps, ordered, commits, unseen or {}, changes or {}, mode_changes or {}, left)
+    return Timeline(first, pulls, list(_at_requests(steps, events.requests, earliest)), events, left)
 
 
 def _at_requests(
-    steps: Iterable[TimelineStep], changes: Mapping[int, SubscriptionEvent], earliest: int
+    steps: Iterable[TimelineStep], requests: Mapping[int, SubscriptionEvent], earliest: int
 ) -> Iterator[TimelineStep]:
     """The steps, with each change after the last request that carried the former subscription.
 
@@ -659,7 +661,7 @@ def _at_requests(
     """
     for step in steps:
         if step.moment is Moment.CHANGE and step.row.pops:
-            event = changes.get(step.row.valid_from)
+            event = requests.get(step.row.valid_from)
             if event is not None and event.other_until is not None:
                 step = replace(step, at=max(event.other_until + 1, earliest))
         earliest = step.at
@@ -724,6 +726,7 @@ class GroupNightPlan:
         self._offsets_so_far = group_start.offsets_so_far
         self._broker_offsets = group_start.broker_offsets
         self._line = line
+        self._events = line.events
         self._filters = filters
         self._clients = clients
         new_from = group_start.offsets_so_far.topic_offsets(self.group.key[1]).ends_by_queue
@@ -734,6 +737,7 @@ class GroupNightPlan:
         self._committed = GroupCommits(group_start, line.moves)
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
+        self._is_pulling = line.pulls_at_first
         self._reason = Reason.WAS_ONLINE
         self._leave: TimelineStep | None = None
         """The STOP in the night since which the group has not come back."""
@@ -753,17 +757,14 @@ class GroupNightPlan:
         if line.first is None and not line.steps:
             return
         self._resume(gap)
-        is_pulling = line.pulls_at_first
         for i, step in enumerate(line.steps):
-            self._take(step, is_pulling, line.steps[i + 1 :])
-            is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (
-                is_pulling and step.moment in (Moment.RESET, Moment.RESTART)
-            )
-            if is_pulling:
-                self._go_on(step.row, step.at, line.steps[i + 1 :])
+            later = line.steps[i + 1 :]
+            self._take(step, later)
+            if self._is_pulling:
+                self._go_on(step.row, step.at, later)
         self._windows.read_later()
-        self.group.is_consuming = is_pulling
-        if is_pulling:
+        self.group.is_consuming = self._is_pulling
+        if self._is_pulling:
             if self._broker_offsets.watched_to is not None and self._broker_offsets.taken_at is not None:
                 self.uncertain.not_watched(self._broker_offsets.watched_to, self._broker_offsets.taken_at + 1, {})
             # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
@@ -793,66 +794,79 @@ class GroupNightPlan:
         else:
             self._position = Position(self._offsets_so_far.waiting(self.group.key))
 
-    def _take(self, step: TimelineStep, is_pulling: bool, later: Sequence[TimelineStep]) -> None:
-        """What a step changes. ``is_pulling``: whether the group pulled before it."""
+    def _take(self, step: TimelineStep, later: Sequence[TimelineStep]) -> None:
+        """What a step changes."""
         match step.moment:
             case Moment.BEGIN:
                 self._begins_anew = False
                 self._reason = Reason.FIRST_START
-                self._position = self._group_start.position(step.at, self._line.resets)
+                self._position = self._group_start.position(step.at, self._events.resets)
             case Moment.START:
-                self._position.offsets.update(self._line.commits.get(step.at, {}))
-                if self._leave is not None and self._is_in_flight(self._leave):
-                    self._note_in_flight(self._leave, {})
-                leave = self._leave or self._left_at_unknown_offsets(step)
-                if leave is not None and leave.before is not None and self._is_in_flight(leave):
-                    self.uncertain.not_passed(leave.before, leave.at, step.row, step.at)
-                if self._begins_anew:
-                    self._reason = Reason.OFFSETS_REMOVED
-                    self._position = self._group_start.position_anew(step.at, self._position)
-                elif self._reason is not Reason.FIRST_START:
-                    was_refused = step.before is not None and step.before.is_consuming
-                    self._reason = Reason.ANSWERED if was_refused else Reason.RETURNED
-                # In order, what was not acknowledged comes again.
-                goes_back = self._begins_anew or (self._reason is Reason.RETURNED and self._group_start.is_in_order)
-                self._note_never_watched(step, self._position)
-                self._start(step, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
-                self._begins_anew, self._leave = False, None
-                self._note_unseen(step, {})
+                self._start(step)
             case Moment.CHANGE:
-                self._reason = Reason.CHANGED
-                assert step.before is not None
-                self._note_change(step.before, step.row, step.at)
-                self._note_unseen(step, {})
+                self._change(step)
             case Moment.STOP:
-                self._reason = Reason.RETURNED
-                assert step.before is not None
-                is_gone = step.at not in self._line.changes  # or else its next request is the first with a new state
-                if step.before.pops and is_gone and protocol_before(self._line.changes, step.at) == GRPC_SIMPLE:
-                    self.uncertain.last_request(step.before, step.at)
-                self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
-                self._leave = step
-                self._note_unseen(step, self._line.commits.get(step.at, {}))
-                if not self._may_commit_later(step) and step.at in self._line.unseen:
-                    self.uncertain.left_unwatched(step.before, self._line.unseen[step.at], step.at)
+                self._stop(step)
             case Moment.COMMIT:
-                self._commit(step.at, self._line.commits[step.at])
+                self._commit(step.at, self._events.commits[step.at])
             case Moment.RESET:
-                self._reset(step, is_pulling, later)
+                self._reset(step, later)
             case Moment.RESTART:
-                if is_pulling:
+                if self._is_pulling:
                     self._reason = Reason.QUEUE_BEGAN_AGAIN
                 for restart in step.restarts:
-                    self._restart(restart, step.row, is_pulling)
+                    self._restart(restart, step.row)
+
+    def _start(self, step: TimelineStep) -> None:
+        """The group begins to pull, or pulls again."""
+        self._position.offsets.update(self._events.commits.get(step.at, {}))
+        if self._leave is not None and self._is_in_flight(self._leave):
+            self._note_in_flight(self._leave, {})
+        leave = self._leave or self._left_at_unknown_offsets(step)
+        if leave is not None and leave.before is not None and self._is_in_flight(leave):
+            self.uncertain.not_passed(leave.before, leave.at, step.row, step.at)
+        if self._begins_anew:
+            self._reason = Reason.OFFSETS_REMOVED
+            self._position = self._group_start.position_anew(step.at, self._position)
+        elif self._reason is not Reason.FIRST_START:
+            was_refused = step.before is not None and step.before.is_consuming
+            self._reason = Reason.ANSWERED if was_refused else Reason.RETURNED
+        # In order, what was not acknowledged comes again.
+        goes_back = self._begins_anew or (self._reason is Reason.RETURNED and self._group_start.is_in_order)
+        self._note_never_watched(step, self._position)
+        self._pull_waiting(step, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
+        self._is_pulling, self._begins_anew, self._leave = True, False, None
+        self._note_unseen(step, {})
+
+    def _change(self, step: TimelineStep) -> None:
+        """The group goes on under another subscription."""
+        self._reason = Reason.CHANGED
+        assert step.before is not None
+        self._note_change(step.before, step.row, step.at)
+        self._note_unseen(step, {})
+
+    def _stop(self, step: TimelineStep) -> None:
+        """The group leaves, or the broker refuses its pulls from now on."""
+        self._is_pulling = False
+        self._reason = Reason.RETURNED
+        assert step.before is not None
+        is_gone = step.at not in self._events.requests  # or else its next request is the first with a new state
+        if step.before.pops and is_gone and protocol_before(self._events.requests, step.at) == GRPC_SIMPLE:
+            self.uncertain.last_request(step.before, step.at)
+        self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
+        self._leave = step
+        self._note_unseen(step, self._events.commits.get(step.at, {}))
+        if not self._may_commit_later(step) and step.at in self._events.unseen:
+            self.uncertain.left_unwatched(step.before, self._events.unseen[step.at], step.at)
 
     def _may_commit_later(self, leave: TimelineStep) -> bool:
         """Whether the offsets that the group had when it left are known, so that later ones are others."""
-        return leave.at in self._line.commits and leave.at not in self._line.mode_changes
+        return leave.at in self._events.commits and leave.at not in self._events.mode_changes
 
     def _is_in_flight(self, leave: TimelineStep) -> bool:
         """Whether the group may have received what it had not committed when it left: only a snapshot may say it."""
         assert leave.before is not None
-        is_known = leave.at in self._line.commits or leave.at in self._line.unseen
+        is_known = leave.at in self._events.commits or leave.at in self._events.unseen
         return not (is_known or leave.before.pops or leave.row.is_consuming)
 
     def _offsets_at_stop(self, at: int) -> dict[int, int]:
@@ -861,12 +875,12 @@ class GroupNightPlan:
         Offsets that were seen when it left are exact. Those of the snapshot at the end of the night may be later. What
         earlier nights decided stays.
         """
-        if at not in self._line.commits:
+        if at not in self._events.commits:
             return self._committed.limit(self._windows, at)
         decided, moved = self._offsets_so_far.of(self.group.key), self._windows.moved
         offsets = {
             queue_id: offset if queue_id in moved else max(offset, decided.get(queue_id, 0))
-            for queue_id, offset in self._line.commits[at].items()
+            for queue_id, offset in self._events.commits[at].items()
         }
         self._windows.limit(offsets)
         return offsets
@@ -901,7 +915,7 @@ class GroupNightPlan:
 
     def _note_unseen(self, step: TimelineStep, ends: Offsets) -> None:
         """All that the group pulled since its subscription was not known is uncertain, up to the offsets ``ends``."""
-        since = self._line.unseen.get(step.at)
+        since = self._events.unseen.get(step.at)
         if since is not None:
             self.uncertain.pulled_unwatched(self._windows.windows, since, step.at)
             if step.moment is not Moment.START:
@@ -909,13 +923,13 @@ class GroupNightPlan:
 
     def _note_never_watched(self, step: TimelineStep, begin: Position) -> None:
         """Before anybody watched a group (since 0), it may have pulled what is before the ``begin`` of its start."""
-        if self._line.unseen.get(step.at) == 0:
+        if self._events.unseen.get(step.at) == 0:
             until, is_listed = (step.at, True) if begin.stored_from is None else (begin.stored_from, False)
             self.uncertain.not_watched(0, until, begin.offsets, only_listed=is_listed)
 
     def _left_at_unknown_offsets(self, start: TimelineStep) -> TimelineStep | None:
         """When a group left that returns in a later night, if no snapshot since then had its offsets; mostly None."""
-        if self._begins_anew or self._reason is Reason.FIRST_START or start.at in self._line.commits:
+        if self._begins_anew or self._reason is Reason.FIRST_START or start.at in self._events.commits:
             return None
         committed, position = self._offsets_so_far.committed(self.group.key), self._position
         are_known = committed and all(
@@ -934,7 +948,7 @@ class GroupNightPlan:
         old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
         changes: list[UncertainRange] = []
         if after.pops:
-            change = uncertain_request(old, new, after.valid_from, self._line.changes.get(after.valid_from))
+            change = uncertain_request(old, new, after.valid_from, self._events.requests.get(after.valid_from))
             if change is not None and self._group_start.is_in_order:
                 change = replace(change, stored_from=self._windows.at, stored_to=at, reason=Reason.IN_ORDER)
                 if behind := self._offsets_so_far.behind(self.group.key):
@@ -943,7 +957,7 @@ class GroupNightPlan:
             changes += [change] if change is not None else []
         else:
             changes += uncertain_ranges(before, old, new, at)
-        is_all_unseen = self._windows.at >= self._line.unseen.get(at, FOREVER)
+        is_all_unseen = self._windows.at >= self._events.unseen.get(at, FOREVER)
         self.uncertain.changes += [each for each in changes if not (is_all_unseen and each.stored_to <= at)]
 
     def _go_back(self, gap: Timeline) -> GroupNight:
@@ -968,14 +982,14 @@ class GroupNightPlan:
             window = PullWindow(in_force, row.valid_from, start, stop, reason=self._reason, mode=row.mode)
             self._windows.add(window)
 
-    def _start(self, step: TimelineStep, kind: WindowKind) -> None:
+    def _pull_waiting(self, step: TimelineStep, kind: WindowKind) -> None:
         """The group pulls what waits for it. What the broker deleted is lost to it."""
-        topic, position = self.group.key[1], self._position
+        position = self._position
         self._windows.start(step.at)
         ranges: dict[int, OffsetRange] = {}
         deleted: dict[int, OffsetRange] = {}
         for queue_id, offset in position.offsets.items():
-            first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
+            first = max(offset, self._broker_offsets.min_offset(self.group.key[1], queue_id))
             ranges[queue_id] = first, NO_END
             if queue_id in position.reset:
                 self._windows.move(queue_id)
@@ -983,48 +997,66 @@ class GroupNightPlan:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
                 self._committed.lost_to[queue_id] = first
                 deleted[queue_id] = offset, first
-        window = PullWindow(
+        window = replace(self._waiting(step, ranges, kind), only_listed=position.stored_from is not None)
+        reasons = self._start_reasons(ranges, step.at)
+        self._note_deleted_at_start(window, deleted, reasons)
+        rest = self._add_by_reason(window, reasons)
+        if position.stored_from is not None:
+            others = dict.fromkeys(ranges, (0, 0))
+            rest = replace(rest, stored_from=position.stored_from, offsets=others, only_listed=False)
+            self._windows.add(rest)
+            if self._reason is Reason.FIRST_START and position.stored_from == step.at and not step.row.pops:
+                change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, Reason.BEGAN_AT_END)
+                self.uncertain.changes.append(replace(change, stored_to=step.at + FIRST_PULL))
+
+    def _waiting(self, step: TimelineStep, ranges: Mapping[int, OffsetRange], kind: WindowKind) -> PullWindow:
+        """What waits in the ``ranges`` of queues, for the subscription of the ``step``."""
+        return PullWindow(
             self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
-            only_listed=position.stored_from is not None,
-            physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
+            only_listed=True, physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
             kind=kind, reason=self._reason, mode=step.row.mode,
         )  # fmt: skip
+
+    def _note_deleted_at_start(
+        self, window: PullWindow, deleted: Mapping[int, OffsetRange], reasons: Mapping[int, Reason | StartReason]
+    ) -> None:
+        """The group starts with ``window``: what the broker ``deleted`` before is lost, or was pulled earlier."""
+        is_first = self._reason is Reason.FIRST_START
         if not self._broker_offsets.min_offsets:
             before = {each: (NO_BEGIN, begin) for each, (begin, _) in window.physical_ranges.items()}
             offsets = {each: window.range_of(each) for each in before}
             gone = replace(window, offsets=offsets, only_listed=True, physical_ranges=before)
-            is_first = self._reason is Reason.FIRST_START
             self._note_deleted(gone, Reason.BEGAN_EARLIER if is_first else Reason.DELETED_TONIGHT)
         if deleted:
             lost = replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=Reason.DELETED)
             self.lost.append(lost)
             self._note_deleted(lost, Reason.DELETED_TONIGHT)
-        reasons = self._start_reasons(ranges, step.at)
-        if self._reason in (Reason.FIRST_START, Reason.OFFSETS_REMOVED):
-            known = {queue_id for queue_id, reason in reasons.items() if reason in _AT_KNOWN_OFFSETS}
-            in_others = 0 if position.stored_from is None else NO_END
-            shortened = [each for each in self._group_start.shortened_tonight() if each not in known]
-            skipped = {each: (0, ranges[each][0] if each in ranges else in_others) for each in shortened}
+        if is_first or self._reason is Reason.OFFSETS_REMOVED:
+            shortened = [
+                queue_id
+                for queue_id in self._group_start.shortened_tonight()
+                if reasons.get(queue_id) not in _AT_KNOWN_OFFSETS
+            ]
+            in_others = NO_END if window.only_listed else 0
+            skipped = {
+                each: (0, window.offsets[each][0] if each in window.offsets else in_others) for each in shortened
+            }
             self._note_deleted(replace(window, offsets=skipped, only_listed=True), Reason.BEGAN_EARLIER)
-        window = replace(window, reason=reasons.pop(_OTHER_QUEUES))
+
+    def _add_by_reason(self, window: PullWindow, reasons: Mapping[int, Reason | StartReason]) -> PullWindow:
+        """Adds a window for the queues of each reason. Returns that of the queues that no other one lists."""
+        rest = replace(window, reason=reasons[_OTHER_QUEUES])
         for reason in dict.fromkeys(reasons.values()):
-            if reason != window.reason:
-                queues = {queue_id: ranges[queue_id] for queue_id, other in reasons.items() if other == reason}
-                kind_of_part = WindowKind.RESET if reason is Reason.RESET else kind
-                part = replace(window, offsets=queues, only_listed=True, kind=kind_of_part, reason=reason)
-                self._windows.add(part)
-                nothing = {} if window.only_listed else dict.fromkeys(queues, (0, 0))
-                listed = {queue_id: offsets for queue_id, offsets in window.offsets.items() if queue_id not in queues}
-                window = replace(window, offsets=listed | nothing)
-        if not window.only_listed or window.offsets:
-            self._windows.add(window)
-        if position.stored_from is not None:
-            others = dict.fromkeys(ranges, (0, 0))
-            rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
+            if reason != rest.reason:
+                queues = {queue_id: window.offsets[queue_id] for queue_id, other in reasons.items() if other == reason}
+                kind = WindowKind.RESET if reason is Reason.RESET else window.kind
+                self._windows.add(replace(window, offsets=queues, only_listed=True, kind=kind, reason=reason))
+                nothing = {} if rest.only_listed else dict.fromkeys(queues, (0, 0))
+                listed = {queue_id: offsets for queue_id, offsets in rest.offsets.items() if queue_id not in queues}
+                rest = replace(rest, offsets=listed | nothing)
+        if not rest.only_listed or rest.offsets:
             self._windows.add(rest)
-            if self._reason is Reason.FIRST_START and position.stored_from == step.at and not step.row.pops:
-                change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, Reason.BEGAN_AT_END)
-                self.uncertain.changes.append(replace(change, stored_to=step.at + FIRST_PULL))
+        return rest
 
     def _note_deleted(self, skipped: PullWindow, reason: Reason) -> None:
         """The group may have pulled the messages of a window before the broker deleted some of them in this night."""
@@ -1036,52 +1068,44 @@ class GroupNightPlan:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
         reasons: dict[int, Reason | StartReason] = dict.fromkeys([*queue_ids, _OTHER_QUEUES], self._reason)
         if self._reason is Reason.FIRST_START:
-            reasons |= self._group_start.reasons(reasons, at, self._line.resets)
-            reasons |= dict.fromkeys(self._line.commits.get(at, {}).keys() & reasons.keys(), StartReason.COMMITTED)
+            reasons |= self._group_start.reasons(reasons, at, self._events.resets)
+            reasons |= dict.fromkeys(self._events.commits.get(at, {}).keys() & reasons.keys(), StartReason.COMMITTED)
         return reasons | dict.fromkeys(self._position.reset & reasons.keys(), Reason.RESET)
 
-    def _reset(self, step: TimelineStep, is_pulling: bool, later: Sequence[TimelineStep]) -> None:
+    def _reset(self, step: TimelineStep, later: Sequence[TimelineStep]) -> None:
         """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
         assert step.reset is not None
-        if is_pulling and step.row.pops and self._filters.are_reset_by_clients:
+        if self._is_pulling and step.row.pops and self._filters.are_reset_by_clients:
             return  # clients that pop have no offset to reset
         queue_id, asked = step.reset.queue_id or 0, step.reset.queue_offset or 0
         offset = max(asked, self._broker_offsets.min_offset(self.group.key[1], queue_id))
         self._windows.leave(queue_id)
-        if not is_pulling:
+        if not self._is_pulling:
             self._position.offsets[queue_id] = offset
             self._position.reset.add(queue_id)
             return
         self._reason = Reason.RESET
         self._windows.at = step.at
         self._windows.move(queue_id)
-        message_filter = self._filters.at(step.row, step.at)
-        ranges = {queue_id: (offset, NO_END)}
-        window = PullWindow(
-            message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True,
-            physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
-            kind=WindowKind.RESET, reason=Reason.RESET, mode=step.row.mode,
-        )  # fmt: skip
+        window = self._waiting(step, {queue_id: (offset, NO_END)}, WindowKind.RESET)
         self._windows.add(window)
         if asked < offset:
             self._note_deleted(replace(window, offsets={queue_id: (asked, offset)}), Reason.BEGAN_EARLIER)
-        next_step = next(
-            (later_step for later_step in later if later_step.moment in (Moment.CHANGE, Moment.STOP)), None
-        )
+        next_step = next((each for each in later if each.moment in (Moment.CHANGE, Moment.STOP)), None)
         if self._filters.are_reset_by_clients and next_step is not None and next_step.at < step.at + CLIENT_RESET:
             stays = next_step.moment is Moment.CHANGE
             change = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
             self.uncertain.changes += [change] if change is not None else []
 
-    def _restart(self, restart: QueueRestart, row: SubscriptionRow, is_pulling: bool) -> None:
+    def _restart(self, restart: QueueRestart, row: SubscriptionRow) -> None:
         """A queue begins again. What waited for the group in the old one is lost to it.
 
         The broker may hold a pull of the old queue: when that ends, the group goes on at the end of the new one.
         """
         self._windows.leave(restart.queue_id)
         self._windows.move(restart.queue_id)
-        if is_pulling:
-            self.uncertain.held_in_old_queue(restart, row, row.mode)
+        if self._is_pulling:
+            self.uncertain.held_in_old_queue(restart, row)
         elif not (self._begins_anew and restart.keeps_offsets):
             self._position.begin_again(restart)
 

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 
 import numpy as np
 
@@ -68,8 +67,6 @@ FIRST_SAVE = 10_000
 """ms: until a broker that has started saves the offsets for the first time (BrokerController)."""
 ORDER_SAVE_DELAY = 10_000
 """ms: the broker saves what groups in order popped last every 10 s (BrokerController)."""
-NEVER_AGAIN: Offsets = MappingProxyType({})
-"""The beginnings of queues that never began again."""
 REMOVED, UNKNOWN = -1, -2
 """Instead of an offset. REMOVED: the broker had one, and has none any more; it answers -1, too."""
 
@@ -206,12 +203,12 @@ class TopicOffsets:
     committed: Int64s
 
     @classmethod
-    def empty(cls, ends: Offsets, groups: Iterable[str], begins: Offsets = NEVER_AGAIN) -> TopicOffsets:
+    def empty(cls, ends: Offsets, groups: Iterable[str], begins: Offsets | None = None) -> TopicOffsets:
         """The queues of ``ends`` in the order of their ids, and groups whose offsets are all UNKNOWN."""
         queue_ids = sorted(ends)
         numbered = {group: i for i, group in enumerate(groups)}
         unknown = np.full((2, len(numbered), len(queue_ids)), UNKNOWN, np.int64)
-        lists = ([known.get(queue_id, 0) for queue_id in queue_ids] for known in (ends, begins))
+        lists = ([known.get(queue_id, 0) for queue_id in queue_ids] for known in (ends, begins or {}))
         ends_of, begins_of = (np.array(values, np.int64) for values in lists)
         return cls(queue_ids, ends_of, begins_of, numbered, *unknown)
 

@@ -37,6 +37,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.group import (
+    GroupEvents,
     GroupNightPlan,
     GroupStart,
     Moment,
@@ -46,16 +47,7 @@ from filtering.consumption.group import (
     timeline,
 )
 from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
-from filtering.consumption.uncertainty import (
-    GroupUncertainty,
-    handed_over,
-    not_registered_yet,
-    outside,
-    popped_again,
-    read_by_any,
-    registered_only,
-    with_seeming,
-)
+from filtering.consumption.uncertainty import GroupUncertainty, outside
 from filtering.delivery.entries import Int64s
 from filtering.delivery.message_filter import FiltersInForce
 from filtering.delivery.pull_window import PullWindow, UncertainRange
@@ -214,7 +206,7 @@ class _NightPlanner:
         )
         night.run(_gap(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
         self._windows += night.windows
-        self._uncertain_ranges += self._uncertain(key, rows, filters, night.uncertain)
+        self._uncertain_ranges += self._uncertain(key, rows, night.uncertain)
         self._uncertain_ranges += night.uncertain.of_windows
         self._lost += night.lost
         self._groups.append(night.group)
@@ -238,23 +230,22 @@ class _NightPlanner:
         )
 
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
-        restarts = self._broker_offsets.restarts.get(key[1], ())
-        requests = self._requests.get((key[0], subscribed_topic(*key)), {})
-        commits, mode_changes = self._commits.get(key, {}), self._pops.read.get(key, {})
-        resets, unseen = self._resets.get(key, ()), self._unseen.get(key[0], {})
-        line = timeline(
-            rows, resets, self._as_of, filters.is_pulling, restarts, commits, unseen, requests, mode_changes
+        mode_changes = self._pops.read.get(key, {})
+        events = GroupEvents(
+            resets=self._resets.get(key, ()),
+            restarts=self._broker_offsets.restarts.get(key[1], ()),
+            commits={**self._commits.get(key, {}), **mode_changes},
+            mode_changes=mode_changes,
+            unseen=self._unseen.get(key[0], {}),
+            requests=self._requests.get((key[0], subscribed_topic(*key)), {}),
         )
+        line = timeline(rows, events, self._as_of, filters.is_pulling)
         if self._config_before is not None and self._config_before != self._config:
             line = _with_new_switches(line, self._as_of, self._config_before)
         return line
 
     def _uncertain(
-        self,
-        key: GroupTopic,
-        rows: Sequence[SubscriptionRow],
-        filters: FiltersInForce,
-        night: GroupUncertainty,
+        self, key: GroupTopic, rows: Sequence[SubscriptionRow], night: GroupUncertainty
     ) -> list[UncertainRange]:
         """What is uncertain of a group and topic in the ``night``.
 
@@ -262,7 +253,7 @@ class _NightPlanner:
         instead.
         """
         changes: Sequence[UncertainRange] = night.changes
-        handed = handed_over(self._watched_clients.get(key, ()), rows, filters, self._as_of)
+        handed = night.handed_over(self._watched_clients.get(key, ()), rows)
         for more in (*handed, *night.unseen):
             changes = [*outside(changes, more.stored_from, more.stored_to), more]
         for part in self._client_tags.get(key, ()):
@@ -271,17 +262,15 @@ class _NightPlanner:
         subscribed = key[0], subscribed_topic(*key)
         if subscribed in self._pops.planned:
             either = [
-                *read_by_any(self._differing_pop_clients.get(subscribed, ()), rows, filters, self._as_of),
-                *registered_only(self._states[subscribed], rows, filters, self._as_of),
-                *not_registered_yet(
-                    rows, self._requests.get(subscribed, {}), filters, self._as_of, self._broker_offsets.taken_at
-                ),
+                *night.read_by_any(self._differing_pop_clients.get(subscribed, ()), rows),
+                *night.registered_only(self._states[subscribed], rows),
+                *night.not_registered_yet(rows, self._requests.get(subscribed, {}), self._broker_offsets.taken_at),
             ]
             for change in either:
                 changes = outside(changes, change.stored_from, change.stored_to)
-            again = popped_again(rows, self._killed_at, filters, self._as_of)
+            again = night.popped_again(rows, self._killed_at)
             changes = [replace(change, mode=ConsumeMode.POP) for change in (*changes, *either, *again)]
-        return with_seeming(changes, self._seeming.get(key, ()), filters, self._as_of)
+        return night.with_seeming(changes, self._seeming.get(key, ()))
 
     @cached_property
     def _killed_at(self) -> int | None:
@@ -412,7 +401,8 @@ def _gap(
     if begin is None or end is None or begin >= end:
         return None
     known = [row for row in rows if row.valid_from <= end]
-    line = timeline(known, [reset for reset in resets if reset.at <= end], begin, filters.is_pulling)
+    events = GroupEvents(resets=[reset for reset in resets if reset.at <= end])
+    line = timeline(known, events, begin, filters.is_pulling)
     return line if line.steps else None
 
 

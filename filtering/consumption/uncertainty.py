@@ -5,9 +5,8 @@ Each cause makes an UncertainRange of messages, with a reason:
 - A subscription changed while the broker may have held a pull (:func:`uncertain_ranges`), or while a request with the
   former one may have been on its way (:func:`uncertain_request`).
 - A group left, came back, or was moved to another offset, and it is not known what it had received by then. A
-  subscription was not seen for a time. GroupUncertainty has a method for each of these, and collects all.
-- Clients of a group disagree, so that it depends on the client that reads a message (:func:`with_seeming`,
-  :func:`handed_over`, :func:`read_by_any`, :func:`registered_only`, :func:`not_registered_yet`).
+  subscription was not seen for a time. Clients of a group disagree, so that it depends on the client that reads a
+  message. GroupUncertainty has a method for each of these.
 
 Which windows a group has does not depend on any of this: see :mod:`filtering.consumption.group`.
 Sources: PullRequestHoldService, PullAPIWrapper, PopLongPollingService, DefaultMQPushConsumerImpl.
@@ -138,24 +137,22 @@ def deleted_tonight(skipped: PullWindow, log_start: int, reason: Reason) -> Unce
     return UncertainRange.in_window(window, FALSE, skipped.message_filter.delivered, reason)
 
 
-def matched_by_some(
-    filters: Sequence[MessageFilter],
-    stored_from: int,
-    stored_to: int,
-    changed_at: int,
-    reason: Reason = Reason.CLIENTS_DISAGREE,
-) -> UncertainRange:
-    """The messages stored in [``stored_from``, ``stored_to``) (ms) that only some of the filters of a group match.
-
-    ``changed_at``: when the second of them replaced the first (ms).
-    """
-    matches = tuple(message_filter.delivered for message_filter in filters)
-    return UncertainRange(
-        *filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at, reason=reason
-    )
-
-
 # What a group's plan notes.
+
+
+def outside(changes: Iterable[UncertainRange], begin: int, end: int) -> list[UncertainRange]:
+    """The parts of the changes before and after [``begin``, ``end``) (ms), in which all is uncertain anyway."""
+    parts = []
+    for change in changes:
+        parts += [
+            replace(change, stored_from=since, stored_to=until)
+            for since, until in (
+                (change.stored_from, min(change.stored_to, begin)),
+                (max(change.stored_from, end), change.stored_to),
+            )
+            if since < until
+        ]
+    return parts
 
 
 @dataclass
@@ -255,156 +252,138 @@ class GroupUncertainty:
             UncertainRange(*self.key, FALSE, matches, begin, end, changed_at=row.valid_from, reason=Reason.LEFT)
         )
 
-    def held_in_old_queue(self, restart: QueueRestart, row: SubscriptionRow, mode: ConsumeMode) -> None:
+    def held_in_old_queue(self, restart: QueueRestart, row: SubscriptionRow) -> None:
         """A queue began again while the group pulled: the broker may have held a pull of the old one."""
         change = UncertainRange(
             *self.key, FALSE, self.filters.at(row, restart.at).delivered, restart.at, restart.at + HELD_PULL_MS,
             changed_at=row.valid_from, offsets={restart.queue_id: (0, NO_END)}, only_listed=True,
-            physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)}, mode=mode,
+            physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)}, mode=row.mode,
             reason=Reason.HELD_IN_OLD_QUEUE,
         )  # fmt: skip
         self.changes.append(change)
 
+    # Clients of the group that seem to disagree, or that do.
 
-# Clients of a group that seem to disagree, or that do.
+    def with_seeming(
+        self, changes: Iterable[UncertainRange], seeming: Iterable[SeemingDisagreement]
+    ) -> list[UncertainRange]:
+        """The changes, and the times in which clients seem to disagree: all is uncertain there.
 
+        A change in these times is a part of the disagreement, and makes nothing uncertain after it. The last night
+        counted what it could see to be uncertain.
+        """
+        uncertain = list(changes)
+        for disagreement in seeming:
+            begin, end = disagreement.valid_from, disagreement.end
+            parts = outside(uncertain, begin, end)
+            uncertain = [part for part in parts if not begin <= part.changed_at < end <= part.stored_from]
+            if self.as_of is not None and disagreement.seen_at <= self.as_of:
+                begin = after_night(self.as_of, begin)
+            asked = self._asked(disagreement.rows)
+            uncertain += self._matched_by_some(asked, begin, end, disagreement.valid_from, Reason.CLIENTS_DISAGREE)
+        return uncertain
 
-def outside(changes: Iterable[UncertainRange], begin: int, end: int) -> list[UncertainRange]:
-    """The parts of the changes before and after [``begin``, ``end``) (ms), in which all is uncertain anyway."""
-    parts = []
-    for change in changes:
-        parts += [
-            replace(change, stored_from=since, stored_to=until)
-            for since, until in (
-                (change.stored_from, min(change.stored_to, begin)),
-                (max(change.stored_from, end), change.stored_to),
-            )
-            if since < until
-        ]
-    return parts
+    def handed_over(self, states: Sequence[GroupClients], rows: Sequence[SubscriptionRow]) -> Iterator[UncertainRange]:
+        """The messages of the night that one client had not committed when another one with another subscription took
+        over its queue: what the broker held a pull for, and what the client dropped. Only some of the filters match
+        them that the clients have then, or had while a held pull may be from that time.
 
+        ``states``: all of the group and topic. Before they differ, what is not committed is at most in a held pull.
+        """
+        moved = [state.valid_from for before, state in pairwise(states) if before.clients != state.clients]
+        for is_differing, run in groupby(states, lambda state: bool(state.overruled)):
+            differing = list(run) if is_differing else []
+            times = [at for at in moved if differing and differing[0].valid_from <= at <= differing[-1].end]
+            if not times:
+                continue
+            changed_at = differing[0].valid_from
+            begin, end = after_night(self.as_of, changed_at - HELD_PULL_MS), times[-1] + FIRST_PULL
+            around = [row for row in rows if row.valid_from < end + HELD_PULL_MS and row.end > begin - HELD_PULL_MS]
+            yield from self._matched_by_some(self._asked(around), begin, end, changed_at, Reason.HANDED_OVER)
 
-def with_seeming(
-    changes: Iterable[UncertainRange],
-    seeming: Iterable[SeemingDisagreement],
-    filters: FiltersInForce,
-    as_of: int | None,
-) -> list[UncertainRange]:
-    """The changes of a group and topic, and the times in which its clients seem to disagree: all is uncertain there.
+    def read_by_any(self, states: Iterable[GroupClients], rows: Sequence[SubscriptionRow]) -> Iterator[UncertainRange]:
+        """The messages of the night that only some clients of a group match, whose requests filter for all of them.
 
-    A change in these times is a part of the disagreement, and makes nothing uncertain after it. ``as_of``: the end of
-    the last night, ms. It counted what it could see to be uncertain.
-    """
-    uncertain = list(changes)
-    for disagreement in seeming:
-        begin, end = disagreement.valid_from, disagreement.end
-        parts = outside(uncertain, begin, end)
-        uncertain = [part for part in parts if not begin <= part.changed_at < end <= part.stored_from]
-        if as_of is not None and disagreement.seen_at <= as_of:
-            begin = after_night(as_of, begin)
-        asked = [filters.at(row, row.valid_from) for row in disagreement.rows if filters.is_pulling(row)]
-        if begin < end and len(asked) > 1:
-            uncertain.append(matched_by_some(asked, begin, end, disagreement.valid_from))
-    return uncertain
+        ``states``: those in which its clients subscribe differently.
+        """
+        for state in states:
+            asked = self._asked(row for row in rows if row.filter in state.filters)
+            begin = after_night(self.as_of, state.valid_from)
+            yield from self._matched_by_some(asked, begin, state.end, state.valid_from, Reason.CLIENTS_DIFFER)
 
+    def registered_only(
+        self, registered: Iterable[SubscriptionRow], rows: Sequence[SubscriptionRow]
+    ) -> Iterator[UncertainRange]:
+        """The messages of the night that only one subscription matches: what is registered, or what requests carry.
 
-def handed_over(
-    states: Sequence[GroupClients], rows: Sequence[SubscriptionRow], filters: FiltersInForce, as_of: int | None
-) -> Iterator[UncertainRange]:
-    """The messages of the night that one client had not committed when another one with another subscription took
-    over its queue: what the broker held a pull for, and what the client dropped. Only some of the filters match them
-    that the clients have then, or had while a held pull may be from that time.
+        ``rows``: the states of a group that pops, as its requests carry them.
+        """
+        carried = {row.valid_from for row in rows}
+        for row in registered:
+            at = row.valid_from
+            asked = state_at(rows, at)
+            if at in carried or asked is None:
+                continue
+            as_popped = replace(row, topic=asked.topic, mode=ConsumeMode.POP)
+            if self.filters.is_pulling(as_popped):
+                both = [self.filters.at(subscription, at) for subscription in (asked, as_popped)]
+                begin = after_night(self.as_of, at)
+                yield from self._matched_by_some(both, begin, row.end, at, Reason.UNTIL_NEW_CLIENT)
 
-    ``states``: all of the group and topic. Before they differ, what is not committed is at most in a held pull.
-    """
-    moved = [state.valid_from for before, state in pairwise(states) if before.clients != state.clients]
-    for is_differing, run in groupby(states, lambda state: bool(state.overruled)):
-        differing = list(run) if is_differing else []
-        times = [at for at in moved if differing and differing[0].valid_from <= at <= differing[-1].end]
-        if not times:
-            continue
-        begin, end = after_night(as_of, differing[0].valid_from - HELD_PULL_MS), times[-1] + FIRST_PULL
-        around = [row for row in rows if row.valid_from < end + HELD_PULL_MS and row.end > begin - HELD_PULL_MS]
-        asked = {row.filter: filters.at(row, row.valid_from) for row in around if filters.is_pulling(row)}
-        if begin < end and len(asked) > 1:
-            yield matched_by_some([*asked.values()], begin, end, differing[0].valid_from, Reason.HANDED_OVER)
+    def not_registered_yet(
+        self, rows: Sequence[SubscriptionRow], requests: Mapping[int, SubscriptionEvent], taken_at: int | None
+    ) -> Iterator[UncertainRange]:
+        """The messages of the night that requests of SimpleConsumers may have read with what they had not registered
+        yet.
 
+        ``requests``: the events that name the subscription. They say nothing of requests. ``taken_at``: when the night
+        ended, ms.
+        """
+        if any(event.operation is Operation.POP_SUBSCRIPTION for event in requests.values()):
+            return
+        is_pulling = self.filters.is_pulling
+        for row, after in zip(rows, [*rows[1:], None], strict=True):
+            goes_on = after is not None and is_pulling(after)
+            end = taken_at if row.valid_to is None else row.valid_to - ENTRY_DELAY  # then its last request counts
+            if goes_on or end is None or not is_pulling(row) or protocol_before(requests, end) != GRPC_SIMPLE:
+                continue
+            begin = after_night(self.as_of, max(end - SETTINGS, row.valid_from))
+            if begin < end:
+                yield UncertainRange(
+                    *row.key, FALSE, TRUE, begin, end, changed_at=row.valid_from, reason=Reason.NOT_REGISTERED_YET
+                )
 
-def read_by_any(
-    states: Iterable[GroupClients], rows: Sequence[SubscriptionRow], filters: FiltersInForce, as_of: int | None
-) -> Iterator[UncertainRange]:
-    """The messages of the night that only some clients of a group match, whose requests filter for all of them.
+    def popped_again(self, rows: Sequence[SubscriptionRow], killed_at: int | None) -> Iterator[UncertainRange]:
+        """What the group popped in the seconds before the broker was killed in the night: it may have popped it twice.
 
-    ``states``: those in which its clients subscribe differently.
-    """
-    for state in states:
-        asked = {row.filter: row for row in rows if row.filter in state.filters and filters.is_pulling(row)}
-        begin = after_night(as_of, state.valid_from)
-        if begin < state.end and len(asked) > 1:
-            client_filters = [filters.at(row, row.valid_from) for row in asked.values()]
-            yield matched_by_some(client_filters, begin, state.end, state.valid_from, Reason.CLIENTS_DIFFER)
-
-
-def registered_only(
-    registered: Iterable[SubscriptionRow],
-    rows: Sequence[SubscriptionRow],
-    filters: FiltersInForce,
-    as_of: int | None,
-) -> Iterator[UncertainRange]:
-    """The messages of the night that only one subscription matches: what is registered, or what requests carry.
-
-    ``rows``: the states of a group that pops, as its requests carry them.
-    """
-    carried = {row.valid_from for row in rows}
-    for row in registered:
-        begin = after_night(as_of, row.valid_from)
-        asked = state_at(rows, row.valid_from)
-        if row.valid_from not in carried and asked is not None and begin < row.end:
-            both = asked, replace(row, topic=asked.topic, mode=ConsumeMode.POP)
-            if filters.is_pulling(both[1]):
-                filters_of_both = [filters.at(subscription, row.valid_from) for subscription in both]
-                yield matched_by_some(filters_of_both, begin, row.end, row.valid_from, Reason.UNTIL_NEW_CLIENT)
-
-
-def not_registered_yet(
-    rows: Sequence[SubscriptionRow],
-    requests: Mapping[int, SubscriptionEvent],
-    filters: FiltersInForce,
-    as_of: int | None,
-    taken_at: int | None,
-) -> Iterator[UncertainRange]:
-    """The messages of the night that requests of SimpleConsumers may have read with what they had not registered yet.
-
-    ``requests``: the events that name the subscription. They say nothing of requests. ``taken_at``: when the night
-    ended, ms.
-    """
-    if any(event.operation is Operation.POP_SUBSCRIPTION for event in requests.values()):
-        return
-    for row, after in zip(rows, [*rows[1:], None], strict=True):
-        goes_on = after is not None and filters.is_pulling(after)
-        end = taken_at if row.valid_to is None else row.valid_to - ENTRY_DELAY  # then its last request counts
-        if goes_on or end is None or not filters.is_pulling(row) or protocol_before(requests, end) != GRPC_SIMPLE:
-            continue
-        begin = after_night(as_of, max(end - SETTINGS, row.valid_from))
-        if begin < end:
+        ``killed_at``: when that was at the earliest (ms); None: it was not killed.
+        """
+        row = None if killed_at is None else state_at(rows, killed_at)
+        if killed_at is None or row is None or not self.filters.is_pulling(row):
+            return
+        begin = after_night(self.as_of, killed_at - FIRST_SAVE)
+        if begin <= killed_at:
+            matches = self.filters.at(row, killed_at).delivered
             yield UncertainRange(
-                *row.key, FALSE, TRUE, begin, end, changed_at=row.valid_from, reason=Reason.NOT_REGISTERED_YET
+                *row.key, FALSE, matches, begin, killed_at + 1, changed_at=row.valid_from, reason=Reason.KILLED
             )
 
+    def _asked(self, rows: Iterable[SubscriptionRow]) -> list[MessageFilter]:
+        """The different filters of ``rows`` under which the group pulls."""
+        by_filter = {row.filter: row for row in rows if self.filters.is_pulling(row)}
+        return [self.filters.at(row, row.valid_from) for row in by_filter.values()]
 
-def popped_again(
-    rows: Sequence[SubscriptionRow], killed_at: int | None, filters: FiltersInForce, as_of: int | None
-) -> Iterator[UncertainRange]:
-    """What a group popped in the seconds before the broker was killed in the night: it may have popped it twice.
+    def _matched_by_some(
+        self, filters: Sequence[MessageFilter], begin: int, end: int, changed_at: int, reason: Reason
+    ) -> list[UncertainRange]:
+        """The messages stored in [``begin``, ``end``) (ms) that only some of ``filters`` match.
 
-    ``killed_at``: when that was at the earliest (ms); None: it was not killed.
-    """
-    row = None if killed_at is None else state_at(rows, killed_at)
-    if killed_at is None or row is None or not filters.is_pulling(row):
-        return
-    begin = after_night(as_of, killed_at - FIRST_SAVE)
-    if begin <= killed_at:
-        matches = filters.at(row, killed_at).delivered
-        yield UncertainRange(
-            *row.key, FALSE, matches, begin, killed_at + 1, changed_at=row.valid_from, reason=Reason.KILLED
+        ``changed_at``: when the second of them replaced the first (ms).
+        """
+        if begin >= end or len(filters) < 2:
+            return []
+        matches = tuple(message_filter.delivered for message_filter in filters)
+        some = UncertainRange(
+            *filters[0].key, And(matches), Or(matches), begin, end, changed_at=changed_at, reason=reason
         )
+        return [some]

@@ -102,7 +102,16 @@ def _own_filter(row: SubscriptionRow, config: BrokerConfig) -> MessageFilter:
     if is_tag_type(row.expression_type):
         tags = TagsCodeIn(frozenset(row.code_set or ()))
         return MessageFilter(*row.key, tags=tags, client_tags=tag_check(row.tags_set))
-    return _sql92_filter(row, own_expression(row), _checked_bits(row, config))
+    compiled = own_expression(row)
+    if compiled is None:  # possible only if it is sent with pulls: then every message passes
+        return MessageFilter(*row.key)
+    return MessageFilter(
+        *row.key,
+        bit_pos=_checked_bits(row, config),
+        born_time=row.born_time or 0,
+        expression=compiled.predicate,
+        failure=compiled.error_predicate,
+    )
 
 
 def reads_others(row: SubscriptionRow, config: BrokerConfig) -> bool:
@@ -154,19 +163,6 @@ def _checked_bits(row: SubscriptionRow, config: BrokerConfig) -> tuple[int, ...]
     if data is None or not config.enable_consume_queue_ext or data.bit_num != config.bloom_filter.m:
         return ()
     return data.bit_pos
-
-
-def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit_pos: tuple[int, ...]) -> MessageFilter:
-    """If the expression does not compile (possible only if it is sent with pulls), every message passes."""
-    if compiled is None:
-        return MessageFilter(*row.key)
-    return MessageFilter(
-        *row.key,
-        bit_pos=bit_pos,
-        born_time=row.born_time or 0,
-        expression=compiled.predicate,
-        failure=compiled.error_predicate,
-    )
 
 
 def _retry_predicates(compiled: Mapping[str, CompiledExpression]) -> tuple[Predicate, Predicate]:

@@ -108,8 +108,6 @@ class _Replay:
         )
         self._groups: dict[str, ConsumerGroupInfo] = {}
         """The groups that are registered."""
-        self._clients: defaultdict[str, set[str]] = defaultdict(set)
-        """The ids of each group's clients, as far as events have them."""
         self._heartbeats: defaultdict[str, dict[str | None, set[str]]] = defaultdict(dict)
         """By group and client, the topics in the client's last heartbeat."""
         self._last_known: dict[GroupTopic, Subscription] = {}
@@ -150,15 +148,13 @@ class _Replay:
 
     def _register(self, event: SubscriptionEvent) -> None:
         group = event.group
-        if event.client_id is not None:
-            self._clients[group].add(event.client_id)
         info = self._groups.setdefault(group, ConsumerGroupInfo())
         if event.operation is Operation.HEARTBEAT:
-            info.update_subscription(event.subscriptions)
+            info.update_subscription(event.subscriptions, event.client_id)
             self._filters.register(group, event.subscriptions, event.at)
         else:
             (new,) = event.subscriptions
-            info.update_topic(new)
+            info.update_topic(new, event.client_id)
             self._filters.register_topic(group, new, event.at)
         for subscription in event.subscriptions:
             topic = subscription["topic"]
@@ -169,13 +165,10 @@ class _Replay:
 
     def _unregister(self, event: SubscriptionEvent) -> None:
         group = event.group
-        if event.client_id is not None:
-            self._clients[group].discard(event.client_id)
-            if self._clients[group]:
-                self._stop_pulls(group, event.client_id, set())
-                return
+        if not self._groups.get(group, ConsumerGroupInfo()).unregister(event.client_id, event.topic):
+            self._stop_pulls(group, event.client_id, set())
+            return
         if event.topic is None:
-            self._clients.pop(group, None)
             self._heartbeats.pop(group, None)
             self._groups.pop(group, None)
             self._filters.unregister(group, event.at)
@@ -183,7 +176,6 @@ class _Replay:
             return
         self._pulling.discard((group, event.topic))
         if group in self._groups:
-            self._groups[group].subscriptions.pop(event.topic, None)
             self._filters.unregister_topic(event.topic, group, event.at)
 
     def _stop_pulls(self, group: str, client_id: str | None, topics: set[str]) -> None:

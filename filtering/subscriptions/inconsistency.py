@@ -7,7 +7,7 @@ a group and topic, the one with the highest version. The list of every heartbeat
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from filtering.counted import listed, shortened
@@ -156,73 +156,43 @@ def client_states(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
     """
     events = list(events)
     with_clients = {event.group for event in events if event.client_id is not None}
-    groups: dict[str, _Group] = defaultdict(_Group)
+    groups: dict[str, ConsumerGroupInfo] = defaultdict(ConsumerGroupInfo)
+    topics: dict[str, set[str]] = defaultdict(set)
     rows: dict[GroupTopic, list[GroupClients]] = defaultdict(list)
     for event in events:
-        if event.group not in with_clients:
+        name = event.group
+        if name not in with_clients:
             continue
-        group = groups[event.group]
-        group.apply(event)
-        for topic in group.topics:
-            append_state(rows[event.group, topic], group.row(event.group, topic, event.at))
+        topics[name].update(subscription["topic"] for subscription in event.subscriptions)
+        if event.operation is Operation.HEARTBEAT:
+            groups[name].update_subscription(event.subscriptions, event.client_id)
+        elif event.operation is Operation.REGISTER:
+            (new,) = event.subscriptions
+            groups[name].update_topic(new, event.client_id)
+        elif event.operation is Operation.UNREGISTER:
+            groups[name].unregister(event.client_id, event.topic)
+        for topic in topics[name]:
+            append_state(rows[name, topic], _clients_on(topic, name, groups[name], event.at))
     return [row for key in sorted(rows) for row in rows[key]]
 
 
-class _Group:
-    """One group while the broker handles its events: the subscriptions in force, and those of each client."""
-
-    def __init__(self) -> None:
-        self.topics: set[str] = set()
-        self._info = ConsumerGroupInfo()
-        self._clients: dict[str, dict[str, Filter]] = {}
-
-    def apply(self, event: SubscriptionEvent) -> None:
-        self.topics.update(subscription["topic"] for subscription in event.subscriptions)
-        if event.operation is Operation.UNREGISTER:
-            self._unregister(event)
-        elif event.operation is Operation.HEARTBEAT:
-            self._info.update_subscription(event.subscriptions)
-            if event.client_id is not None:
-                self._clients[event.client_id] = {}
-        elif event.operation is Operation.REGISTER:
-            for subscription in event.subscriptions:
-                self._info.update_topic(subscription)
-        if event.client_id is not None and event.operation in (Operation.HEARTBEAT, Operation.REGISTER):
-            own = self._clients.setdefault(event.client_id, {})
-            own.update((subscription["topic"], filter_of(subscription)) for subscription in event.subscriptions)
-
-    def _unregister(self, event: SubscriptionEvent) -> None:
-        if event.client_id is not None:
-            self._clients.pop(event.client_id, None)
-            if self._clients:
-                return
-        if event.topic is not None:
-            self._info.subscriptions.pop(event.topic, None)
-            for own in self._clients.values():
-                own.pop(event.topic, None)
-            return
-        self._clients.clear()
-        self._info.subscriptions.clear()
-
-    def row(self, consumer_group: str, topic: str, now: int) -> GroupClients:
-        held = self._info.subscriptions.get(topic)
-        in_force = filter_of(held) if held else None
-        own_filters: Mapping[str, Filter | None] = {
-            client: topics.get(topic) for client, topics in sorted(self._clients.items())
-        }
-        return GroupClients(
-            consumer_group=consumer_group,
-            topic=topic,
-            valid_from=now,
-            valid_to=None,
-            expression=in_force[0] if in_force else None,
-            expression_type=in_force[1] if in_force else None,
-            class_filter_mode=in_force[2] if in_force else False,
-            agreeing=tuple(client for client, own in own_filters.items() if own is not None and own == in_force),
-            overruled=tuple(
-                ClientSubscription(client, *own)
-                for client, own in own_filters.items()
-                if own is not None and own != in_force
-            ),
-            absent=tuple(client for client, own in own_filters.items() if own is None),
-        )
+def _clients_on(topic: str, consumer_group: str, info: ConsumerGroupInfo, at: int) -> GroupClients:
+    """The state that begins at ``at`` (ms)."""
+    subscription = info.subscriptions.get(topic)
+    in_force = filter_of(subscription) if subscription else None
+    own = {client: filters.get(topic) for client, filters in sorted(info.clients.items())}
+    expression, expression_type, class_filter_mode = in_force or (None, None, False)
+    return GroupClients(
+        consumer_group=consumer_group,
+        topic=topic,
+        valid_from=at,
+        valid_to=None,
+        expression=expression,
+        expression_type=expression_type,
+        class_filter_mode=class_filter_mode,
+        agreeing=tuple(client for client, filter_ in own.items() if filter_ and filter_ == in_force),
+        overruled=tuple(
+            ClientSubscription(client, *filter_) for client, filter_ in own.items() if filter_ and filter_ != in_force
+        ),
+        absent=tuple(client for client, filter_ in own.items() if not filter_),
+    )
