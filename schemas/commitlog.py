@@ -30,7 +30,6 @@ NAMED_PROPERTIES = {"TAGS": "tags", "KEYS": "keys", "UNIQ_KEY": "uniq_key"}
 """Properties that most messages have, and their columns."""
 SLOTS = tuple(f"property_{i}" for i in range(PROPERTY_COLUMNS))
 NAME_SEPARATOR = "\u0001"
-IPV6_STORE_HOST = 0x20
 
 COMMITLOG = Table(
     "commitlog",
@@ -204,23 +203,10 @@ class _Pairs:
 
 
 def _msg_ids(rows: pa.Table) -> pa.Array:
+    from schemas.rocketmq_store.message_decoder import message_ids
+
     given, hosts, offsets, sys_flags = (rows[name] for name in NEEDED_FOR["msg_id"])
     return pc.coalesce(message_ids(hosts, offsets.to_numpy(), sys_flags.fill_null(0).to_numpy()), given)
-
-
-def message_ids(
-    hosts: pa.Array | pa.ChunkedArray, offsets: NDArray[np.int64], sys_flags: NDArray[np.int32]
-) -> pa.Array | pa.ChunkedArray:
-    """The msgId of each message by its msg_id_host and physical offset (MessageDecoder.createMessageId).
-
-    RocketMQ leaves zeros behind an IPv4 address in the place of an IPv6 one.
-    """
-    digits = offsets.astype(">i8").tobytes().hex().upper().encode()
-    ends = np.arange(0, len(digits) + 1, 16, dtype=np.int32)
-    texts = pa.Array.from_buffers(pa.string(), len(offsets), [None, pa.py_buffer(ends), pa.py_buffer(digits)])
-    ids = pc.binary_join_element_wise(hosts.cast(pa.string()), texts, "")
-    is_v6 = sys_flags & IPV6_STORE_HOST != 0
-    return pc.if_else(pa.array(is_v6), pc.ascii_rpad(ids, 56, "0"), ids) if is_v6.any() else ids
 
 
 def _body_crcs(rows: pa.Table) -> pa.Array:

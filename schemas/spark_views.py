@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from schemas.commitlog import COMMITLOG, IPV6_STORE_HOST, NAMED_PROPERTIES, SLOTS, VIEW, VIEW_COMMENTS
+from schemas.commitlog import COMMITLOG, NAMED_PROPERTIES, SLOTS, VIEW, VIEW_COMMENTS
 from schemas.deliveries import DELIVERY_BLOCKS, DELIVERY_COLUMNS, PLANNED
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import WarehouseUnusable
+from schemas.rocketmq_store.record_layout import STORE_HOST_V6
 from schemas.run_ledger import RUN_LEDGER
 from schemas.storage import Storage, spark_path
 from schemas.tables import TABLES, TIMES, UTC_SUFFIX
@@ -33,7 +34,7 @@ _COMPUTED = {
     "properties": _PROPERTIES,
     # MessageDecoder.createMessageId pads an IPv4 address with zeros to the length of an IPv6 one.
     "msg_id": f"""coalesce(msg_id, rpad(concat(msg_id_host, lpad(hex(commitlog_offset), 16, '0')),
-    if(sys_flag & {IPV6_STORE_HOST} != 0, 56, 32), '0'))""",
+    if(sys_flag & {STORE_HOST_V6} != 0, 56, 32), '0'))""",
     "body_crc": "coalesce(body_crc, CAST(crc32(body) & 2147483647 AS INT))",
 }
 MESSAGES = f"""

@@ -11,13 +11,21 @@ from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.java import string_array
-from schemas.commitlog import message_ids
 from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.properties import Interner, Pairs
-from schemas.rocketmq_store.record_layout import NUMBER_FIELDS, Bytes, Positions, binary_array, decoded_texts, spans
+from schemas.rocketmq_store.record_layout import (
+    NUMBER_FIELDS,
+    STORE_HOST_V6,
+    Bytes,
+    Positions,
+    binary_array,
+    decoded_texts,
+    spans,
+)
 
 # Hosts: 4 or 16 bytes of address and an i32 port, as RocketMQ prints them.
 
@@ -64,6 +72,21 @@ def msg_id_host(host: bytes) -> str:
 def _java_address(address: bytes) -> bytes:
     """The address after Java's InetAddress.getByAddress, which turns an IPv4-mapped address into an IPv4 one."""
     return address[12:] if address.startswith(IPV4_MAPPED) and len(address) == 16 else address
+
+
+def message_ids(
+    hosts: pa.Array | pa.ChunkedArray, offsets: NDArray[np.int64], sys_flags: NDArray[np.int32]
+) -> pa.Array | pa.ChunkedArray:
+    """The msgId of each message by its msg_id_host and physical offset (MessageDecoder.createMessageId).
+
+    RocketMQ leaves zeros behind an IPv4 address in the place of an IPv6 one.
+    """
+    digits = offsets.astype(">i8").tobytes().hex().upper().encode()
+    ends = np.arange(0, len(digits) + 1, 16, dtype=np.int32)
+    texts = pa.Array.from_buffers(pa.string(), len(offsets), [None, pa.py_buffer(ends), pa.py_buffer(digits)])
+    ids = pc.binary_join_element_wise(hosts.cast(pa.string()), texts, "")
+    is_v6 = sys_flags & STORE_HOST_V6 != 0
+    return pc.if_else(pa.array(is_v6), pc.ascii_rpad(ids, 56, "0"), ids) if is_v6.any() else ids
 
 
 MAP = pa.map_(pa.string(), pa.string())
