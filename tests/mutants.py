@@ -7,27 +7,27 @@ negated, or a statement left out. First all tests run once in a copy of the repo
 Then the tests that call a mutant's function run, until one fails; those first that call the fewest others. Where no
 test calls it (statements of modules, and loops that Numba compiles), the tests run that call a function of the module,
 or of one that imports it. Prints each mutant, and the share that was caught. With the same folder and seed, a run goes
-on where it ended. With ``--nights``, first record tests/nights, too, which takes some minutes.
+on where it ended. With ``--nights``, first record tests/nights, too, which takes some minutes; what survived without
+them runs again.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import os
 import pickle
 import random
 import shutil
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from types import CodeType, FrameType
 
 import numba  # noqa: F401  # loaded once, before the process of each mutant begins
 import pyarrow.compute
@@ -46,7 +46,7 @@ FIRST, SLOW, SECONDS, ALARM = 30, 5, 40, 400
 recorded). A mutant that hangs is ended after ALARM (s), and counts as caught."""
 SURVIVED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 Function = tuple[str, int]
-"""A function's file, and its first line."""
+"""A function's file, and its line."""
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
@@ -110,13 +110,27 @@ class Change(ast.NodeTransformer):
 
 
 def functions(tree: ast.Module) -> dict[int, int]:
-    """By node (its id), the first line of the innermost function that it is in."""
+    """By node (its id), the line of the innermost function that it is in."""
     lines: dict[int, int] = {}
     for each in ast.walk(tree):  # outer functions come first
         if isinstance(each, ast.FunctionDef):
-            line = min([each.lineno, *(decorator.lineno for decorator in each.decorator_list)])
-            lines |= {id(part): line for statement in each.body for part in ast.walk(statement)}
+            lines |= {id(part): each.lineno for statement in each.body for part in ast.walk(statement)}
     return lines
+
+
+NOTE = ast.parse("import builtins\n_note = getattr(builtins, '_note', id)").body
+"""``_note`` is what :class:`Calls` adds each called function with, in its own process."""
+
+
+def with_notes(tree: ast.Module, part: Path) -> str:
+    """The text of a module in which each function notes its call, but for loops that Numba compiles."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and "compiled" not in map(ast.unparse, node.decorator_list):
+            note = ast.parse(f"_note(({str(part)!r}, {node.lineno}))").body
+            node.body[ast.get_docstring(node) is not None : 0] = note
+    first = next((at for at, node in enumerate(tree.body) if not isinstance(node, ast.Expr | ast.ImportFrom)), 0)
+    tree.body[first:first] = NOTE
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
 class Calls:
@@ -127,25 +141,20 @@ class Calls:
         self.seconds: dict[str, float] = {}
         self.failed: set[str] = set()
         self._fixtures: dict[object, set[Function]] = {}
-        self._called: dict[int, CodeType] = {}
-
-    def _trace(self, frame: FrameType, _event: str, _argument: object) -> None:
-        self._called[id(frame.f_code)] = frame.f_code
+        self._called: set[Function] = set()
 
     @contextmanager
     def _recorded(self, calls: set[Function]) -> Iterator[None]:
-        before, self._called = self._called, {}
+        before = set(self._called)
+        self._called.clear()
         yield
-        called, self._called = self._called, before
-        starts = tuple(f"{Path.cwd() / room}/" for room in MUTATED)
-        here = [code for code in called.values() if code.co_filename.startswith(starts)]
-        calls |= {(os.path.relpath(code.co_filename), code.co_firstlineno) for code in here}
+        calls |= self._called
+        self._called.clear()
+        self._called |= before
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self) -> Iterator[None]:
-        threading.settrace(self._trace)
-        sys.settrace(self._trace)
-        return (yield)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(self) -> None:  # which import modules
+        builtins._note = self._called.add  # type: ignore[attr-defined]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Function) -> Iterator[None]:
@@ -240,7 +249,7 @@ def main() -> None:
     if not copy.exists():
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "*.parquet"))
         for path in (path for room in MUTATED for path in (copy / room).rglob("*.py")):
-            path.write_text(ast.unparse(ast.parse(path.read_text("utf-8"))), "utf-8")
+            path.write_text(with_notes(ast.parse(path.read_text("utf-8")), path.relative_to(copy)), "utf-8")
     calls, seconds = recorded(folder, "unit")
     if given.nights:
         of_nights, seconds_of_nights = recorded(folder, "nights")
@@ -257,19 +266,11 @@ def main() -> None:
     for number in range(given.count):
         [path] = rng.choices(modules, weights)
         part = path.relative_to(ROOT)
-        places = list(sites(ast.parse(path.read_text("utf-8"))))
-        place = rng.randrange(len(places))
-        if number < len(done):
-            continue
-        node, kind = places[place]
+        tree = ast.parse(path.read_text("utf-8"))
+        places = list(sites(tree))
+        node, kind = places[rng.randrange(len(places))]
         text = f"{part}:{node.lineno} {kind}: {ast.unparse(node).splitlines()[0]}"  # type: ignore[attr-defined]
-        tree = ast.parse((copy / part).read_text("utf-8"))
-        node, _ = list(sites(tree))[place]
         function = (str(part), functions(tree).get(id(node), 0))
-        shutil.rmtree(changed, ignore_errors=True)
-        shutil.copytree(copy, changed, copy_function=os.link)  # with caches of Numba and Python, which replace files
-        (changed / part).unlink()
-        (changed / part).write_text(ast.unparse(ast.fix_missing_locations(Change(node).visit(tree))), "utf-8")
         near = {str(user.relative_to(ROOT)) for user in product if user == path or path in imports(user)}
         callers = [test for test, called in calls.items() if function in called] or [
             test for test, called in calls.items() if any(file in near for file, _ in called)
@@ -277,13 +278,18 @@ def main() -> None:
         callers.sort(key=lambda test: (seconds[test] > SLOW, len(calls[test])))
         totals = accumulate(seconds[test] for test in callers)
         tests = [test for test, total in zip(callers, totals, strict=True) if total < SECONDS]
+        if number < len(done) and (done[number].split()[1] == "caught" or f"[{len(tests)} tests, " in done[number]):
+            continue
+        shutil.rmtree(changed, ignore_errors=True)
+        shutil.copytree(copy, changed, copy_function=os.link)  # with caches of Numba and Python, which replace files
+        (changed / part).unlink()
+        (changed / part).write_text(ast.unparse(ast.fix_missing_locations(Change(node).visit(tree))), "utf-8")
         code = run_tests(changed, tests[:FIRST])
         if code in SURVIVED and tests[FIRST:]:
             code = run_tests(changed, tests[FIRST:])
-        done.append(
-            f"{number + 1} {'survived' if code in SURVIVED else 'caught'} {text} [{len(tests)} tests, exit {code}]"
-        )
-        print(done[-1], flush=True)
+        result = "survived" if code in SURVIVED else "caught"
+        done[number : number + 1] = [f"{number + 1} {result} {text} [{len(tests)} tests, exit {code}]"]
+        print(done[number], flush=True)
         results.write_text("\n".join(done) + "\n", "utf-8")
     print(f"{sum(line.split()[1] == 'caught' for line in done)} of {len(done)} caught")
 
