@@ -47,6 +47,12 @@ def test_relation(old: str, new: str, kind: Kind) -> None:
     assert relation(after, before).kind is mirrored
 
 
+def test_an_example_may_have_a_start_and_an_end_that_overlap() -> None:
+    old = sql92.compile("a STARTSWITH 'ab' AND a ENDSWITH 'bc'").predicate
+    assert satisfying(old) == {"a": "abc"}
+    assert relation(old, sql92.compile("a STARTSWITH 'ab' AND a ENDSWITH 'bbc'").predicate).only_old == {"a": "abc"}
+
+
 def test_integers_in_other_digits_are_told_apart_from_what_people_write() -> None:
     result = relation(sql92.compile("price > 50").predicate, sql92.compile("price > 50.0").predicate)
     assert (result.kind, result.plain_numbers, result.only_new) == (Kind.WIDER, True, {"price": "51.0"})

@@ -85,6 +85,15 @@ def test_another_client_may_have_come_before_the_old_one_left() -> None:
     assert events[1].subscriptions[0]["version"] < events[2].subscriptions[0]["version"]
 
 
+def test_a_client_that_comes_while_another_remains_does_not_say_when_a_third_left() -> None:
+    before = group({"A": A, "C": client(950, T=("c", 940))})
+    now = group({"B": client(1_500, T=("b", 1_490)), "C": client(950, T=("c", 940))})
+    assert [shown(event) for event in seen(before, now)] == [
+        (1_500, "heartbeat", "B", None, "T=b"), (2_010, "unregister", "A", 1_000, ""),
+        (2_010, "register", "C", 1_000, "T=c"),
+    ]  # fmt: skip
+
+
 def test_a_topic_that_a_client_drops() -> None:
     both = client(900, T=("a", 890), U=("*", 890))
     (dropped,) = seen(group({"A": both}), group({"A": A}), T=3, U=4)

@@ -55,6 +55,8 @@ def test_properties_read_as_java_reads_them() -> None:
         "color": "red#blue",
         "last": "",
     }
+    assert parse_properties("a=1\n#b") == {"a": "1"}
+    assert parse_properties("b") == {"b": ""}
     config = read_properties(text).config
     assert config.enable_property_filter
     assert config.expect_consumer_num_use_filter == 64

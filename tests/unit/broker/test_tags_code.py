@@ -15,7 +15,7 @@ def test_hashes_are_javas() -> None:
 
 
 def test_arrays_hash_as_single_tags_do() -> None:
-    tags = ["paid", None, "", "😀", "paid"]
+    tags = ["paid", None, "", "😀", "\U00050000\U0010ffff", "paid"]
     expected = [tags_code(tag) for tag in tags]
     assert tags_codes(pa.array(tags)).to_pylist() == expected
     assert tags_codes(pa.array(tags).dictionary_encode()).to_pylist() == expected

@@ -28,7 +28,12 @@ def test_what_the_broker_refuses_is_an_error_of_one_line_with_its_place() -> Non
     with pytest.raises(sqlglot.ParseError) as refused:
         sqlglot.parse_one("a = 5\nAND #", read="rocketmq")
     assert str(refused.value) == "The character '#' is not part of the language. Place: #"
-    assert [(error["line"], error["col"]) for error in refused.value.errors] == [(2, 5)]
+    (error,) = refused.value.errors
+    assert (error["line"], error["col"], error["highlight"]) == (2, 5, "#")
+    with pytest.raises(sqlglot.ParseError) as refused:
+        sqlglot.parse_one("# a", read="rocketmq")
+    (error,) = refused.value.errors
+    assert (error["line"], error["col"], error["highlight"]) == (1, 1, "#")
 
 
 def test_tokens() -> None:
