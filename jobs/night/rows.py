@@ -183,7 +183,8 @@ def progress_rows(
     topics: dict[str, TopicOffsets] = dict(before)
     offsets, stats = [], []
     with_offsets = (before.keys() & committed.keys()) | {topic for topic, removed in losing.items() if removed}
-    for topic in sorted(by_topic.keys() | queues.keys() | with_offsets):
+    counted = popped_keys.keys() | traced.keys()
+    for topic in sorted(by_topic.keys() | queues.keys() | with_offsets | counted):
         popping = [group for group, _, _ in popped_keys[topic]]
         known = before.get(topic, NO_QUEUES), queues.get(topic, {})
         progress = _TopicProgress(topic, *known, by_topic[topic], committed[topic], popping)

@@ -728,6 +728,18 @@ def test_a_group_goes_on_after_its_pops_where_the_store_has_no_offset_of_it(
         assert broker.failed_audits("--all") == []
 
 
+def test_what_a_night_pops_of_a_topic_without_new_messages_is_counted(broker: GrowingBroker) -> None:
+    retry_topic = "%RETRY%g_T"
+    broker.log.append(2).append(2, topic=retry_topic)
+    pop(broker, "g", 0)
+    broker.night([])
+    pop(broker, "g", 0, 1, topic=retry_topic)
+    broker.night([])
+    stats = rows_of(broker.folder / "w", "delivery_stats")
+    assert {(row["topic"], row["delivered"]) for row in stats if row["delivered"]} == {("T", 1), (retry_topic, 2)}
+    assert broker.failed_audits("--all") == []
+
+
 def configure(broker: GrowingBroker, name: str, document: dict[str, Any]) -> None:
     config = broker.folder / "store" / "config"
     config.mkdir(parents=True, exist_ok=True)
