@@ -154,7 +154,7 @@ class Calls:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_load_initial_conftests(self) -> None:  # which import modules
-        builtins._note = self._called.add  # type: ignore[attr-defined]
+        vars(builtins)["_note"] = self._called.add
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Function) -> Iterator[None]:
