@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts, GroupQueue, in_queue
-from answers.messages import StoredMessage
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.plan import resets_and_first_starts
 from filtering.counted import counted, listed
@@ -59,6 +58,9 @@ from schemas.delta.table_rows import least, one_of, sorted_by, tuples, within
 from schemas.errors import time_text
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS, POPS
+
+if TYPE_CHECKING:
+    from answers.messages import StoredMessage
 
 NAMED = 3
 """The number of groups that a line names; others are counted."""
