@@ -28,7 +28,6 @@ import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts, GroupQueue, in_queue
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.plan import resets_and_first_starts
 from filtering.counted import counted, listed
 from filtering.delivery import Outcome
 from filtering.delivery.entries import Int32s, Int64s, among
@@ -49,7 +48,7 @@ from filtering.journey import JourneyStep, JourneyStepKind
 from filtering.names import group_of_topic, subscribed_topic
 from filtering.pops.handed_out import PopOutcomes
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import ConsumeFrom, GroupTopic
+from filtering.subscriptions.events import ConsumeFrom, GroupTopic, resets_and_first_starts
 from filtering.subscriptions.history import in_force_at, states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING

@@ -131,10 +131,9 @@ def _print_list_of(facts: BrokerFacts) -> None:
 
     Clients subscribe to their retry topic by themselves, so a night with the list does not end it.
     """
-    from filtering.consumption.plan import resets_and_first_starts
     from filtering.names import is_retry_topic
     from filtering.subscription_data import new_subscription
-    from filtering.subscriptions.events import ConsumeFrom
+    from filtering.subscriptions.events import ConsumeFrom, resets_and_first_starts
 
     first_events = resets_and_first_starts(facts.events)[1]
     online = [row for row in facts.in_force if row.is_consuming and not is_retry_topic(row.topic)]

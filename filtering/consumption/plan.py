@@ -57,13 +57,12 @@ from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped
 from filtering.pulls import is_pulling
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import (
-    SENT_WITH_REQUESTS,
     ConsumeFrom,
     ConsumeMode,
     GroupTopic,
-    Operation,
     SubscriptionEvent,
     event_line,
+    resets_and_first_starts,
 )
 from filtering.subscriptions.history import states_by_key, subscription_history
 from filtering.subscriptions.inconsistency import (
@@ -404,24 +403,6 @@ def _gap(
     events = GroupEvents(resets=[reset for reset in resets if reset.at <= end])
     line = timeline(known, events, begin, filters.is_pulling)
     return line if line.steps else None
-
-
-def resets_and_first_starts(
-    events: Iterable[SubscriptionEvent],
-) -> tuple[Mapping[GroupTopic, Sequence[SubscriptionEvent]], Mapping[GroupTopic, SubscriptionEvent]]:
-    """By group and topic, the offset resets, and the event of the group's first start, which says where it begins.
-
-    Of several resets of a queue in one millisecond, only the last is listed.
-    """
-    resets: defaultdict[GroupTopic, dict[tuple[int, int | None], SubscriptionEvent]] = defaultdict(dict)
-    first_starts: dict[GroupTopic, SubscriptionEvent] = {}
-    for event in events:
-        if event.operation is Operation.RESET_OFFSET:
-            resets[event.group, event.topic or ""][event.at, event.queue_id] = event
-        elif event.operation not in SENT_WITH_REQUESTS:
-            for subscription in event.subscriptions:
-                first_starts.setdefault((event.group, subscription["topic"]), event)
-    return {key: list(topic_resets.values()) for key, topic_resets in resets.items()}, first_starts
 
 
 # The first difference of two lists of events.

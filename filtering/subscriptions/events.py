@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -239,6 +240,24 @@ def in_order(
         is_unversioned = any(subscription["version"] == UNVERSIONED for subscription in event.subscriptions)
         ordered.append(replace(event, subscriptions=tuple(subscriptions)) if is_unversioned else event)
     return tuple(ordered)
+
+
+def resets_and_first_starts(
+    events: Iterable[SubscriptionEvent],
+) -> tuple[Mapping[GroupTopic, Sequence[SubscriptionEvent]], Mapping[GroupTopic, SubscriptionEvent]]:
+    """By group and topic, the offset resets, and the event of the group's first start, which says where it begins.
+
+    Of several resets of a queue in one millisecond, only the last is listed.
+    """
+    resets: defaultdict[GroupTopic, dict[tuple[int, int | None], SubscriptionEvent]] = defaultdict(dict)
+    first_starts: dict[GroupTopic, SubscriptionEvent] = {}
+    for event in events:
+        if event.operation is Operation.RESET_OFFSET:
+            resets[event.group, event.topic or ""][event.at, event.queue_id] = event
+        elif event.operation not in SENT_WITH_REQUESTS:
+            for subscription in event.subscriptions:
+                first_starts.setdefault((event.group, subscription["topic"]), event)
+    return {key: list(topic_resets.values()) for key, topic_resets in resets.items()}, first_starts
 
 
 # Reads fields of JSON from users, with limits on size and depth.
