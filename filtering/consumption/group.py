@@ -606,14 +606,14 @@ class Timeline:
     """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
 
     ``pulls_at_first``: whether the group pulls when the night begins. ``events``: those of the steps, and earlier ones.
-    ``left``: the last STOP before the night, of a group that is away.
+    ``earlier``: the states before the night, of which ``first`` is the last.
     """
 
     first: SubscriptionRow | None
     pulls_at_first: bool
     steps: Sequence[TimelineStep]
     events: GroupEvents
-    left: TimelineStep | None = None
+    earlier: Sequence[SubscriptionRow] = ()
 
     @property
     def moves(self) -> list[tuple[int, int]]:
@@ -647,9 +647,7 @@ def timeline(
     is_known = any(row.is_consuming for row in begins)
     steps = _steps(first, is_known, rows[len(begins) :], waiting, is_pulling)
     pulls = first is not None and is_pulling(first)
-    before = () if pulls else _steps(None, False, begins, [], is_pulling)
-    left = next((step for step in reversed([*before]) if step.moment is Moment.STOP), None)
-    return Timeline(first, pulls, list(_at_requests(steps, events.requests, earliest)), events, left)
+    return Timeline(first, pulls, list(_at_requests(steps, events.requests, earliest)), events, begins)
 
 
 def _at_requests(
@@ -936,7 +934,11 @@ class GroupNightPlan:
             committed.get(queue_id) == offset or queue_id in position.reset
             for queue_id, offset in position.offsets.items()
         )
-        return None if are_known else self._line.left
+        first, is_pulling = self._line.first, self._filters.is_pulling
+        if are_known or (first is not None and is_pulling(first)):
+            return None
+        before = [*_steps(None, False, self._line.earlier, [], is_pulling)]
+        return next((step for step in reversed(before) if step.moment is Moment.STOP), None)
 
     def _note_in_flight(self, leave: TimelineStep, committed: Offsets) -> None:
         """What the group had not ``committed`` when it left comes again."""
