@@ -92,10 +92,8 @@ class FewTexts:
 
     def answers(self, column: Column) -> npt.NDArray[np.int32]:
         """The answer for each message of a column."""
-        result = allocate(len(column), np.int32)
         known = (self.words, self.lengths, self.text_answers, self.unknown, self.missing)
-        text_loops.find_few(column.buffers, *known, result)
-        return result
+        return _answered_by(text_loops.find_few, column, known)
 
 
 @frozen(eq=False)
@@ -114,10 +112,14 @@ class TextTable:
 
     def answers(self, column: Column) -> npt.NDArray[np.int32]:
         """The answer for each message of a column."""
-        result = allocate(len(column), np.int32)
         known = (self.octets, self.offsets, self.table, self.slot_answers, self.unknown, self.missing)
-        text_loops.find(column.buffers, *known, result)
-        return result
+        return _answered_by(text_loops.find, column, known)
+
+
+def _answered_by(loop: Callable[..., None], column: Column, known: tuple[object, ...]) -> npt.NDArray[np.int32]:
+    result = allocate(len(column), np.int32)
+    loop(column.buffers, *known, result)
+    return result
 
 
 KnownTexts = FewTexts | TextTable
