@@ -692,8 +692,9 @@ class Explainer:
             elif why is Reason.LEFT_PULL:
                 applies = not is_delivered and self._would_deliver(explanation.message, key[0], at)
             elif why is Reason.RESET_BY_CLIENTS:
-                (row,) = in_force_at(self._rows[key], at)
-                stays = any(after.is_consuming for after in in_force_at(self._rows[key], row.end))
+                rows = self._rows[key[0], subscribed_topic(*key)]
+                (row,) = in_force_at(rows, at)
+                stays = any(after.is_consuming for after in in_force_at(rows, row.end))
                 then = stays and self._would_deliver(explanation.message, key[0], row.end)
                 applies = then is not self._would_deliver(explanation.message, key[0], at)
             else:
