@@ -5,7 +5,7 @@ loops over a block of words have no branches, so that LLVM turns them into vecto
 
 To find a text among few short ones, it is compared with all of them (find_few). Among many it is found in a hash table,
 by its length and its first and last 8 octets, which identify a text of up to 16 octets; of longer ones, the middle is
-compared, too (find). ``search`` runs the automaton of a TextSearch. ``pivot`` finds the entries of maps by their key.
+compared, too (find). ``search`` runs the SearchAutomaton. ``pivot`` finds the entries of maps by their key.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def search(
     rest_offsets: Array,
     bits: Array,
 ) -> None:
-    """Sets bit i of row s of ``bits`` if the leaf of search text s is true for row i of ``texts``: see TextSearch.
+    """Sets bit i of row s of ``bits`` if the leaf of search text s is true for row i of ``texts``: see SearchAutomaton.
 
     ``rows``: the number of rows of ``texts``. ``bits`` must be all zeros.
     """

@@ -9,7 +9,7 @@ The class at the end, Matcher, does one batch in four steps:
    a search among the cuts between numbers. The loops parse numbers as Java does; the few texts that they leave, such as
    hexadecimal doubles, are parsed in Python.
 3. **Singles.** Leaves without an axis are evaluated one kind at a time: all searches in one property by one automaton
-   (TextSearch), all long lists of one property by one table (TextLists), comparisons of two properties by Arrow.
+   (SearchAutomaton), all long lists of one property by one table (TextLists), comparisons of two properties by Arrow.
 4. **Instructions.** A loop fills the registers and runs the program. The result has a row of packed bits for each
    predicate (Matches).
 
@@ -19,7 +19,7 @@ Without its property, a leaf is false. The tags code of the consume queue entry 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
@@ -60,7 +60,7 @@ Numbers = npt.NDArray[np.int32]
 
 
 @frozen(eq=False)
-class TextSearch:
+class SearchAutomaton:
     """An automaton that reads each text once, octet by octet, for many leaves of one kind.
 
     A state is the position of a row of ``width`` elements in ``steps``: ``steps[state + classes[octet]]`` is the next
@@ -87,7 +87,7 @@ class TextSearch:
     rest_offsets: Numbers
 
     @classmethod
-    def of(cls, texts: Sequence[str], leaf: type[SearchLeaf]) -> TextSearch:
+    def of(cls, texts: Sequence[str], leaf: type[SearchLeaf]) -> SearchAutomaton:
         """The automaton of the leaves of a kind that have these search texts."""
         is_backwards = leaf is TextEndsWith
         encoded = [text.encode()[:: -1 if is_backwards else 1] for text in texts]
@@ -120,11 +120,14 @@ class TextSearch:
 
     def holds(self, column: Column) -> Words:
         """For each leaf, the messages for which it is true: packed bits, shape (leaves, words)."""
-        bits = np.zeros((len(self.rest_offsets) - 1, words(len(column))), np.uint64)
+        asked = column.asked
+        bits = np.zeros((len(self.rest_offsets) - 1, words(len(asked))), np.uint64)
         automaton = (self.is_backwards, self.classes, self.steps, self.width, self.root, self.dead, self.first_end)
         ends = (self.next_end, self.bounds, self.end_texts, self.rests, self.rest_offsets)
-        text_loops.search(column.buffers, len(column), *automaton, *ends, bits)
-        return bits
+        text_loops.search(asked.buffers, len(asked), *automaton, *ends, bits)
+        if column.positions is None or asked is column:
+            return bits
+        return packed_bits.spread(bits, len(asked), column.positions)
 
 
 @frozen(eq=False)
@@ -294,33 +297,27 @@ class Cuts:
         return classes
 
 
-# Leaves without an axis.
+# Comparisons of two properties.
 
 
-def searches(search: TextSearch, column: Column) -> Words:
-    """For each leaf of a search, the messages for which it is true: packed bits, shape (leaves, words)."""
-    asked = column.asked
-    text_bits = search.holds(asked)
-    if asked is column:
-        return text_bits
-    assert column.positions is not None
-    return packed_bits.spread(text_bits, len(asked), column.positions)
+def pair_answers(
+    pair_leaves: Mapping[int, PropertyPairLeaf], columns: Mapping[str, Column]
+) -> Iterator[tuple[int, Bools]]:
+    """The number of each leaf whose two properties the messages have, and the messages for which it is true.
 
-
-def pair_answers(pair_leaves: Iterable[PropertyPairLeaf], columns: Mapping[str, Column]) -> Iterator[Bools | None]:
-    """The messages for which each leaf about two properties is true; None: no message. Each property is read once."""
+    Each property is read once.
+    """
     texts = cache(lambda name: columns[name].text_of_each())
     doubles = cache(lambda name: numbers(columns[name], NumberType.DOUBLE))
-    for leaf in pair_leaves:
+    for i, leaf in pair_leaves.items():
         if leaf.left not in columns or leaf.right not in columns:
-            yield None
             continue
         match leaf:
             case TextsEqual():
-                yield _true(pc.equal(texts(leaf.left), texts(leaf.right)))
+                yield i, _true(pc.equal(texts(leaf.left), texts(leaf.right)))
             case DoublesCompare(comparison=comparison):
                 (left, is_left), (right, is_right) = doubles(leaf.left), doubles(leaf.right)
-                yield np.asarray(COMPARE[comparison](left, right)) & is_left & is_right
+                yield i, np.asarray(COMPARE[comparison](left, right)) & is_left & is_right
             case _:
                 raise TypeError(f"There is no leaf {type(leaf).__name__} in a predicate.")
 
@@ -362,7 +359,7 @@ def _tags_code_classes(cuts: KnownTexts | Cuts, tags_code: pa.Int64Array) -> Num
 
 
 def _run(program: Program, classes: Numbers, singles: Words, rows: int) -> Words:
-    """The program's outputs: packed bits, shape (outputs, words). Bits after the last message may be set.
+    """The program's outputs: packed bits, shape (outputs, words).
 
     ``classes``: shape (axes, rows), the class of each message. ``singles``: packed bits of the leaves without an axis.
     """
@@ -379,6 +376,8 @@ def _run(program: Program, classes: Numbers, singles: Words, rows: int) -> Words
         allocate((program.registers + 1) * registers.REGISTER_WORDS, np.uint64).reshape(-1, registers.REGISTER_WORDS),
         bits,
     )
+    if rows % 64:  # inverted outputs have bits after the last message
+        bits[:, -1] &= (np.uint64(1) << np.uint64(rows % 64)) - np.uint64(1)
     return bits
 
 
@@ -416,47 +415,48 @@ class Matcher:
         """Like match, for ``rows`` messages whose properties are already columns."""
         program = self._program
         classes = allocate(len(program.axes) * rows, np.int32).reshape(len(program.axes), rows)
-        for axis, known, of_axis in zip(program.axes, self._known, classes, strict=True):
+        for axis, lookup, axis_classes in zip(program.axes, self._lookups, classes, strict=True):
             if axis.name is not None and axis.name in columns_by_name:
-                of_axis[:] = columns_by_name[axis.name].answer(known.answers, axis.missing)
+                axis_classes[:] = columns_by_name[axis.name].answer(lookup.answers, axis.missing)
             elif axis.name is None and tags_code is not None:
-                of_axis[:] = _tags_code_classes(known, tags_code)
+                axis_classes[:] = _tags_code_classes(lookup, tags_code)
             else:
-                of_axis[:] = axis.missing
+                axis_classes[:] = axis.missing
         singles = np.zeros((len(program.singles), packed_bits.words(rows)), np.uint64)
         for name, searched, search in self._searches:
             if name in columns_by_name:
-                singles[searched] = searches(search, columns_by_name[name])
+                singles[searched] = search.holds(columns_by_name[name])
         for name, listed, lists in self._lists:
             if name in columns_by_name:
                 singles[listed] = lists.holds(columns_by_name[name])
-        pairs = {i: leaf for i, leaf in enumerate(program.singles) if isinstance(leaf, PropertyPairLeaf)}
-        for i, answer in zip(pairs, pair_answers(pairs.values(), columns_by_name), strict=True):
-            if answer is not None:
-                singles[i] = packed_bits.pack(answer)
-        bits = _run(program, classes, singles, rows)
-        if rows % 64:
-            bits[:, -1] &= (np.uint64(1) << np.uint64(rows % 64)) - np.uint64(1)
-        return Matches(rows, bits)
+        for i, answer in pair_answers(self._pairs, columns_by_name):
+            singles[i] = packed_bits.pack(answer)
+        return Matches(rows, _run(program, classes, singles, rows))
 
     @cached_property
-    def _known(self) -> list[KnownTexts | Cuts]:
-        """The texts or the cuts of each axis."""
+    def _lookups(self) -> list[KnownTexts | Cuts]:
+        """What looks up the classes of each axis: its texts, or its cuts."""
         return [
             known_texts(axis.texts, axis.text_classes) if isinstance(axis, TextAxis) else Cuts.of(axis.type, axis.cuts)
             for axis in self._program.axes
         ]
 
     @cached_property
-    def _searches(self) -> list[tuple[str, list[int], TextSearch]]:
+    def _searches(self) -> list[tuple[str, list[int], SearchAutomaton]]:
         """For the singles that search one property in one way: the property, their numbers, and one search for all."""
         searched: defaultdict[tuple[str, type[SearchLeaf]], dict[int, str]] = defaultdict(dict)
         for i, leaf in enumerate(self._program.singles):
             if isinstance(leaf, SearchLeaf):
                 searched[leaf.name, type(leaf)][i] = leaf.text
         return [
-            (name, list(texts), TextSearch.of(list(texts.values()), kind)) for (name, kind), texts in searched.items()
+            (name, list(texts), SearchAutomaton.of(list(texts.values()), kind))
+            for (name, kind), texts in searched.items()
         ]
+
+    @cached_property
+    def _pairs(self) -> dict[int, PropertyPairLeaf]:
+        """The singles that compare two properties, by their numbers."""
+        return {i: leaf for i, leaf in enumerate(self._program.singles) if isinstance(leaf, PropertyPairLeaf)}
 
     @cached_property
     def _lists(self) -> list[tuple[str, list[int], TextLists]]:

@@ -82,13 +82,13 @@ class Gates:
 
     def any_of(self, signals: Iterable[int]) -> int:
         """The OR of some signals; NEVER without any."""
-        return invert(self.all_of([signal ^ 1 for signal in signals]))
+        return invert(self.all_of(map(invert, signals)))
 
     def both(self, left: int, right: int) -> int:
         """The AND of two signals."""
         if left > right:
             left, right = right, left
-        if left == NEVER or left == right ^ 1:
+        if left == NEVER or left == invert(right):
             return NEVER
         if left in (ALWAYS, right):
             return right
@@ -162,7 +162,7 @@ class Gates:
 # Axes.
 
 
-Signal = Callable[[Predicate], int]
+SignalOf = Callable[[Predicate], int]
 """Returns the signal of a leaf (see Gates)."""
 
 _LEAST = -(2**63)
@@ -203,9 +203,12 @@ class TextAxis:
         text_classes = np.array([*classes, len(class_of), len(class_of) + 1], np.int32)
         return cls(name, tuple(leaves_of), text_classes, start)
 
+    def _class_of(self) -> dict[str, int]:
+        return dict(zip(self.texts, self.text_classes.tolist(), strict=False))
+
     def gates(self) -> Callable[[TextIn], int]:
         """Returns the number of gates that a leaf takes, about."""
-        class_of = dict(zip(self.texts, self.text_classes.tolist(), strict=False))
+        class_of = self._class_of()
 
         def gates_of(leaf: TextIn) -> int:
             count = len({class_of[text] for text in leaf.texts})
@@ -213,9 +216,9 @@ class TextAxis:
 
         return gates_of
 
-    def signal(self, gates: Gates) -> Signal:
+    def signal(self, gates: Gates) -> SignalOf:
         """Signals of leaves on this axis: true in the classes of a leaf, or false in the others if these are fewer."""
-        class_of = dict(zip(self.texts, self.text_classes.tolist(), strict=False))
+        class_of = self._class_of()
         everything = range(self.registers)
 
         def signal_of(leaf: Predicate) -> int:
@@ -258,13 +261,13 @@ class NumberAxis:
         cuts = {cut for leaf in leaves for bounds in _ranges(leaf) for cut in bounds}
         return cls(name, type, np.array(sorted(cuts - {_LEAST, _BEYOND}), np.int64), start)
 
-    def signal(self, gates: Gates) -> Signal:
+    def signal(self, gates: Gates) -> SignalOf:
         """Signals of leaves on this axis: true in the ranges of a leaf."""
         below = {cut: 2 * (self.start + i) for i, cut in enumerate([*self.cuts.tolist(), _BEYOND])}
         below[_LEAST] = NEVER
 
         def signal_of(leaf: Predicate) -> int:
-            ranges = [gates.both(below[upper], below[lower] ^ 1) for lower, upper in _ranges(leaf)]
+            ranges = [gates.both(below[upper], invert(below[lower])) for lower, upper in _ranges(leaf)]
             return ranges[0] if len(ranges) == 1 else gates.any_of(ranges)
 
         return signal_of
@@ -396,7 +399,7 @@ def _long_lists(leaves: Sequence[Predicate]) -> list[Predicate]:
 
 
 def _signals(
-    nodes: Sequence[Predicate], gates: Gates, signal_of: dict[Predicate, Signal], single: dict[Predicate, int]
+    nodes: Sequence[Predicate], gates: Gates, signal_of: dict[Predicate, SignalOf], single: dict[Predicate, int]
 ) -> dict[Predicate, int]:
     """The signal of each node. ``signal_of``: for each leaf on an axis, what returns its signal."""
     signals = dict(single)

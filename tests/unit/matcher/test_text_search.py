@@ -10,7 +10,7 @@ import pytest
 
 from filtering.matcher import match
 from filtering.matcher.column import Column
-from filtering.matcher.matcher import SEARCHED, SearchLeaf, TextSearch
+from filtering.matcher.matcher import SEARCHED, SearchAutomaton, SearchLeaf
 from filtering.matcher.packed_bits import unpack
 from filtering.predicate import TextContains, TextEndsWith, TextStartsWith, text_holds
 
@@ -30,7 +30,7 @@ def test_search_texts_are_found(letters: str, seed: int, leaf: type[SearchLeaf])
     texts = [None if rng.random() < 0.1 else made(rng, letters, 60) for _ in range(150)]
     positions = np.array(rng.choices(range(-1, len(texts)), k=100), np.int32)
     texts_at_positions = [None if at < 0 else texts[at] for at in positions.tolist()]
-    search = TextSearch.of(searched, leaf)
+    search = SearchAutomaton.of(searched, leaf)
     for column, column_texts in (
         (Column(pa.array(texts, pa.string())), texts),
         (Column(pa.array(["ab", *texts], pa.string())[1:]), texts),
@@ -53,7 +53,7 @@ def test_search_texts_are_found(letters: str, seed: int, leaf: type[SearchLeaf])
 def test_the_rest_of_a_long_search_text_must_follow(leaf: type[SearchLeaf], expected: list[list[int]]) -> None:
     start = "x" * SEARCHED
     texts = [start, f"{start}1", f"{start}12", f"x{start}1", f"{start}2{start}1"]
-    search = TextSearch.of([f"{start}1", f"{start}12", start], leaf)
+    search = SearchAutomaton.of([f"{start}1", f"{start}12", start], leaf)
     assert unpack(search.holds(Column(pa.array(texts))), len(texts)).astype(int).tolist() == expected
 
 
@@ -71,7 +71,7 @@ def test_more_search_texts_than_bits_in_a_word_in_a_dictionary(rows: int) -> Non
 def test_a_batch_without_messages_may_have_texts(leaf: type[SearchLeaf]) -> None:
     """A block of a night may have none of the messages whose dictionary it has. Bits beyond the result end Python."""
     column = Column(pa.repeat("a", 1 << 25), np.zeros(0, np.int32))
-    assert TextSearch.of(["a"], leaf).holds(column).shape == (1, 0)
+    assert SearchAutomaton.of(["a"], leaf).holds(column).shape == (1, 0)
 
 
 @pytest.mark.parametrize("times", [1, 3])
