@@ -42,7 +42,7 @@ from answers.rendering import (
 from filtering.counted import counted, did_you_mean, listed, shortened
 from filtering.delivery import Outcome, topic_filters
 from filtering.delivery.entries import Entries, Int64s, among
-from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
+from filtering.delivery.message_filter import MessageFilter, delivers, message_filter, reads_others
 from filtering.delivery.pull_window import NO_END, PULLED, OffsetRange, PullWindow, WindowKind
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.findings import Finding
@@ -282,9 +282,18 @@ Period = tuple[int, int]
 class DeliveryHistory:
     """The messages of some topics that groups pulled, those that they received, and those that wait for them."""
 
-    def __init__(self, facts: BrokerFacts, wanted: Sequence[SubscriptionRow], period: Period) -> None:
+    def __init__(
+        self,
+        facts: BrokerFacts,
+        wanted: Sequence[SubscriptionRow],
+        period: Period,
+        in_force: Mapping[GroupTopic, SubscriptionRow],
+    ) -> None:
+        """``in_force``: all subscriptions in force of the groups of ``wanted``."""
         self._facts = facts
         self._period = period
+        self._before = in_force.values()
+        self._after = {**in_force, **{row.key: row for row in wanted}}.values()
         groups, topics = {row.consumer_group for row in wanted}, {row.topic for row in wanted}
         self._received = _received(facts, groups, topics, period)
         self._log = cache(partial(NightsOfLog.of_topic, facts))
@@ -299,7 +308,7 @@ class DeliveryHistory:
 
     def change(self, old: SubscriptionRow | None, new: SubscriptionRow) -> FilterChange:
         """The change from the subscription in force to another one."""
-        new_filter = message_filter(new, [new], self._facts.broker)
+        new_filter = message_filter(new, self._after, self._facts.broker)
         assert new_filter is not None
         return self._change(old, new_filter)
 
@@ -316,7 +325,7 @@ class DeliveryHistory:
             dropped=self._received.get((*key, Outcome.DROPPED_BY_HOOK), _NOTHING),
             pulled=self._pulled(key),
             pending=pending,
-            in_force=None if old is None else message_filter(old, [old], self._facts.broker),
+            in_force=None if old is None else message_filter(old, self._before, self._facts.broker),
             physical_ranges=self._facts.physical_ranges(key[1], pending),
         )
 
@@ -453,7 +462,7 @@ class WhatIf(Shown):
     ``relation`` compares the two filters for all possible messages. ``scanned``, ``passed_stage1`` and ``failed`` are
     entries, as in :class:`ChangeResult`; ``pending`` are messages that the new
     filter matches and the group has yet to pull; no other count includes them. ``is_popping``: the group pops, so that
-    what its pops read counts as pulled.
+    what its pops read counts as pulled. ``filters_redeliveries``: the new filter decides in the retry topic, too.
     """
 
     old: SubscriptionRow | None
@@ -473,6 +482,7 @@ class WhatIf(Shown):
     pending: int
     findings: Sequence[Finding]
     is_popping: bool
+    filters_redeliveries: bool
 
     @property
     def gained_by_change(self) -> int:
@@ -519,9 +529,11 @@ def what_if(
         if row.topic not in facts.topics:
             hint = did_you_mean(row.topic, facts.topics) or f"; it has {listed(facts.topics, NAMED)}"
             raise UsageError(f"no message of the log has the topic {row.topic}{hint}")
-    in_force = {row.key: facts.as_consumed(row) for row in facts.in_force_of({row.consumer_group for row in wanted})}
+    tried = [*wanted, *ended]
+    in_force = {row.key: facts.as_consumed(row) for row in facts.in_force_of({row.consumer_group for row in tried})}
     pairs = [*((in_force.get(row.key), row) for row in wanted), *((row, row) for row in ended)]
-    history = DeliveryHistory(facts, [*wanted, *ended], period)
+    retrying = {row.consumer_group for row in in_force.values() if reads_others(row, facts.broker)}
+    history = DeliveryHistory(facts, tried, period, in_force)
     compared = [*(history.change(*pair) for pair in pairs[: len(wanted)]), *map(history.end, ended)]
     changes = FilterChanges(compared, period)
     total = ChangeResult()
@@ -551,6 +563,7 @@ def what_if(
             total,
             change.in_force is not None,
             findings,
+            new.consumer_group in retrying and not is_retry_topic(new.topic),
         )
         for number, ((old, new), change) in enumerate(zip(pairs, compared, strict=True))
     ]
@@ -567,6 +580,7 @@ def _what_if(
     total: ChangeResult,
     has_filter_in_force: bool,
     findings: Sequence[Finding],
+    filters_redeliveries: bool,
 ) -> WhatIf:
     sides = {
         kind: sorted_by(pa.Table.from_batches(total.rows[number, kind], CHANGED), "commitlog_offset")
@@ -575,6 +589,8 @@ def _what_if(
     kept = {(day, queue): count for (change, day, queue), count in total.kept.items() if change == number}
     against = total.new_gains, total.new_losses, total.same_gains, total.same_losses
     before, after = delivers(old) if old is not None else None, None if ends else delivers(new)
+    if reads_others(new, facts.broker):
+        before = None  # The filters of the group's other topics decide, too.
     return WhatIf(
         old=old,
         new=new,
@@ -593,6 +609,7 @@ def _what_if(
         pending=total.pending[number],
         findings=[finding for finding in findings if finding.key == new.key and not ends],
         is_popping=new.key in facts.popping,
+        filters_redeliveries=filters_redeliveries and not ends and new.filter_data is not None,
     )
 
 
@@ -755,6 +772,9 @@ NOT_KNOWN_OF_POPS = (
     "the group pops: what its pops read is compared. When others would have been popped is not known, nor what would "
     "have been acknowledged or come again"
 )
+REDELIVERIES_NOT_COMPARED = (
+    "the broker filters redeliveries by this filter, too (filterSupportRetry): they are not compared"
+)
 _KINDS = {
     Kind.EQUIVALENT: "delivers the same messages as the old one",
     Kind.WIDER: "is wider: it delivers everything that the old one delivers",
@@ -790,6 +810,8 @@ def _facts(change: WhatIf) -> Iterator[Line]:
     yield from _period(change)
     if change.is_popping:
         yield NOT_KNOWN_OF_POPS
+    if change.filters_redeliveries:
+        yield REDELIVERIES_NOT_COMPARED
     if change.relation is not None:
         yield from _relation(change.relation)
     if change.against_in_force is not None and change.deliveries_differ:
@@ -906,6 +928,7 @@ def what_if_json(change: WhatIf) -> dict[str, Any]:
         "to": None if change.period[1] == FOREVER else change.period[1],
         "stored": change.stored,
         "is_popping": change.is_popping,
+        "filters_redeliveries": change.filters_redeliveries,
         "relation": None if relation is None else relation.kind.value,
         "relation_of_plain_numbers": relation is not None and relation.plain_numbers,
         "only_old": None if relation is None else relation.only_old,

@@ -18,7 +18,7 @@ from jobs import what_if
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import EVERY, FIRST_TIME
 from tests.nights.commands import NIGHTS, Run
-from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, sql
+from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
 
 GATE = ("--max-lost", 0, "--max-gained", 0)
 HIGH_REWRITTEN = "n IN ('15','9','8','7','6') OR n = '5'"
@@ -130,3 +130,22 @@ def test_messages_of_a_topic_that_was_deleted_are_gained_as_well_as_lost(broker:
     assert counts == [(10, 10, 20), (5, 5, 10)]
     against = [change["against_in_force"] for change in changes]
     assert [(each["gained"], each["lost"]) for each in against] == [(10, 10), (5, 5)]
+
+
+@pytest.mark.parametrize("tags", ["*", "a"])
+def test_a_retry_topic_is_filtered_by_the_other_subscriptions(broker: GrowingBroker, run: Run, tags: str) -> None:
+    """With filterSupportRetry, a broker before 5.1.4 asks the filter of the original topic, besides the tags."""
+    retry = f"{RETRY_TOPIC_PREFIX}cg"
+    config = broker.folder / "broker.conf"
+    config.write_text(config.read_text() + "filterSupportRetry=true\n")
+    broker.log.append(10, topic=retry, RETRY_TOPIC="T", TAGS="a").write(broker.folder / "store")
+    every_tag = json.loads(event(BEFORE, "register", "cg", consume_from="first", expression="*")) | {"topic": retry}
+    broker.night([sql(BEFORE, "cg", LOW), json.dumps(every_tag)], "--rocketmq-version", "4.9.7")
+    given = ("--warehouse", broker.folder / "w", "--group", "cg")
+    ended = run(what_if, *given, "--topic", retry, "--tags", tags, "--json", *GATE)
+    (change,) = json.loads(ended.out)["changes"]
+    assert (ended.code, ended.error) == (0, "")
+    assert (ended.code, change["gained"], change["lost"], change["kept"], change["relation"]) == (0, 0, 0, 5, None)
+    follow = "the broker filters redeliveries by this filter, too (filterSupportRetry): they are not compared"
+    assert follow in run(what_if, *given, "--topic", "T", "--sql", HIGH).out
+    assert follow not in run(what_if, *given, "--topic", "T", "--tags", "a").out
