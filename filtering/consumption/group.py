@@ -58,7 +58,7 @@ from filtering.consumption.uncertainty import (
     GroupUncertainty,
     deleted_tonight,
     protocol_before,
-    uncertain_ranges,
+    uncertain_at_change,
     uncertain_request,
     uncertain_reset,
 )
@@ -475,7 +475,7 @@ class PlannedWindows:
                 self.windows += by_client(during, clients)
                 if clients.possible:
                     begins = self._ends if window.kind is WindowKind.ONLINE else {}
-                    self._uncertain.of_windows.append(kept_by_some(during, clients, begins))
+                    self._uncertain.in_windows.append(kept_by_some(during, clients, begins))
                 self.unread.add(during, clients)
 
     def read_later(self) -> None:
@@ -566,7 +566,7 @@ class TimelineStep:
     restarts: Sequence[QueueRestart] = ()
 
 
-class _WaitingChange(NamedTuple):
+class _OffsetEvent(NamedTuple):
     """An offset reset, a commit, or the restarts of queues, at a time (ms)."""
 
     at: int
@@ -637,15 +637,16 @@ def timeline(
     first = begins[-1] if begins else None
     earliest = after_night(as_of, BEGINNING)
     changed_at = {row.valid_from for row in rows}
-    waiting = [_WaitingChange(reset.at, Moment.RESET, reset) for reset in events.resets if reset.at >= earliest]
-    waiting += [_WaitingChange(at, Moment.COMMIT) for at in events.commits if at >= earliest and at not in changed_at]
-    waiting += [
-        _WaitingChange(at, Moment.RESTART, restarts=tuple(at_once))
+    offset_events = [_OffsetEvent(reset.at, Moment.RESET, reset) for reset in events.resets if reset.at >= earliest]
+    commits = [at for at in events.commits if at >= earliest and at not in changed_at]
+    offset_events += [_OffsetEvent(at, Moment.COMMIT) for at in commits]
+    offset_events += [
+        _OffsetEvent(at, Moment.RESTART, restarts=tuple(at_once))
         for at, at_once in groupby(events.restarts, lambda each: each.at)
     ]
-    waiting.sort(key=lambda each: each.at)
+    offset_events.sort(key=lambda each: each.at)
     is_known = any(row.is_consuming for row in begins)
-    steps = _steps(first, is_known, rows[len(begins) :], waiting, is_pulling)
+    steps = _steps(first, is_known, rows[len(begins) :], offset_events, is_pulling)
     pulls = first is not None and is_pulling(first)
     return Timeline(first, pulls, list(_at_requests(steps, events.requests, earliest)), events, begins)
 
@@ -670,16 +671,16 @@ def _steps(
     first: SubscriptionRow | None,
     is_known: bool,
     rows: Iterable[SubscriptionRow],
-    waiting: list[_WaitingChange],
+    offset_events: list[_OffsetEvent],
     is_pulling: Callable[[SubscriptionRow], bool],
 ) -> Iterator[TimelineStep]:
-    """``is_known``: whether the group was online before. ``waiting``: what happens to queues in the night, in order."""
+    """``is_known``: whether the group was online before. ``offset_events``: those of the night, in order."""
     current = first
     for row in rows:
-        while waiting and waiting[0].at < row.valid_from:
-            happening = waiting.pop(0)
-            if current is not None and happening.concerns(is_pulling(current)):
-                yield happening.step(current)
+        while offset_events and offset_events[0].at < row.valid_from:
+            event = offset_events.pop(0)
+            if current is not None and event.concerns(is_pulling(current)):
+                yield event.step(current)
         if row.is_consuming and not is_known:
             is_known = True
             yield TimelineStep(row.valid_from, Moment.BEGIN, row, current)
@@ -689,9 +690,9 @@ def _steps(
         elif pulled:
             yield TimelineStep(row.valid_from, Moment.STOP, row, current)
         current = row
-    for happening in waiting:
-        if current is not None and happening.concerns(is_pulling(current)):
-            yield happening.step(current)
+    for event in offset_events:
+        if current is not None and event.concerns(is_pulling(current)):
+            yield event.step(current)
 
 
 # The plan.
@@ -948,19 +949,21 @@ class GroupNightPlan:
     def _note_change(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         """The subscription changed at ``at`` (ms) while the group pulled."""
         old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
-        changes: list[UncertainRange] = []
+        uncertain_ranges: list[UncertainRange] = []
         if after.pops:
-            change = uncertain_request(old, new, after.valid_from, self._events.requests.get(after.valid_from))
-            if change is not None and self._group_start.is_in_order:
-                change = replace(change, stored_from=self._windows.at, stored_to=at, reason=Reason.IN_ORDER)
+            uncertain = uncertain_request(old, new, after.valid_from, self._events.requests.get(after.valid_from))
+            if uncertain is not None and self._group_start.is_in_order:
+                uncertain = replace(uncertain, stored_from=self._windows.at, stored_to=at, reason=Reason.IN_ORDER)
                 if behind := self._offsets_so_far.behind(self.group.key):
-                    waiting = replace(change, stored_from=BEGINNING, offsets=behind, only_listed=True)
-                    self.uncertain.changes.append(waiting)
-            changes += [change] if change is not None else []
+                    waiting = replace(uncertain, stored_from=BEGINNING, offsets=behind, only_listed=True)
+                    self.uncertain.around_events.append(waiting)
+            uncertain_ranges += [uncertain] if uncertain is not None else []
         else:
-            changes += uncertain_ranges(before, old, new, at)
+            uncertain_ranges += uncertain_at_change(before, old, new, at)
         is_all_unseen = self._windows.at >= self._events.unseen.get(at, FOREVER)
-        self.uncertain.changes += [each for each in changes if not (is_all_unseen and each.stored_to <= at)]
+        self.uncertain.around_events += [
+            each for each in uncertain_ranges if not (is_all_unseen and each.stored_to <= at)
+        ]
 
     def _go_back(self, gap: Timeline) -> GroupNight:
         """Plans new messages from before the last night's end as that night would have. Returns the progress."""
@@ -1008,8 +1011,8 @@ class GroupNightPlan:
             rest = replace(rest, stored_from=position.stored_from, offsets=others, only_listed=False)
             self._windows.add(rest)
             if self._reason is Reason.FIRST_START and position.stored_from == step.at and not step.row.pops:
-                change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, Reason.BEGAN_AT_END)
-                self.uncertain.changes.append(replace(change, stored_to=step.at + FIRST_PULL))
+                at_end = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, Reason.BEGAN_AT_END)
+                self.uncertain.around_events.append(replace(at_end, stored_to=step.at + FIRST_PULL))
 
     def _waiting(self, step: TimelineStep, ranges: Mapping[int, OffsetRange], kind: WindowKind) -> PullWindow:
         """What waits in the ``ranges`` of queues, for the subscription of the ``step``."""
@@ -1064,7 +1067,7 @@ class GroupNightPlan:
         """The group may have pulled the messages of a window before the broker deleted some of them in this night."""
         if skipped.offsets and self._broker_offsets.log_start > 0:
             log_start = self._offsets_so_far.log_start or 0
-            self.uncertain.of_windows.append(deleted_tonight(skipped, log_start, reason))
+            self.uncertain.in_windows.append(deleted_tonight(skipped, log_start, reason))
 
     def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, Reason | StartReason]:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
@@ -1096,8 +1099,8 @@ class GroupNightPlan:
         next_step = next((each for each in later if each.moment in (Moment.CHANGE, Moment.STOP)), None)
         if self._filters.are_reset_by_clients and next_step is not None and next_step.at < step.at + CLIENT_RESET:
             stays = next_step.moment is Moment.CHANGE
-            change = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
-            self.uncertain.changes += [change] if change is not None else []
+            uncertain = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
+            self.uncertain.around_events += [uncertain] if uncertain is not None else []
 
     def _restart(self, restart: QueueRestart, row: SubscriptionRow) -> None:
         """A queue begins again. What waited for the group in the old one is lost to it.

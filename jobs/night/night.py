@@ -414,7 +414,7 @@ class Night:
         windows = by_topic(plan.backlog)
         as_of = self.state.as_of
         uncertain_ranges = {
-            topic: [change for change in items if as_of is not None and change.stored_from <= as_of]
+            topic: [each for each in items if as_of is not None and each.stored_from <= as_of]
             for topic, items in by_topic(plan.uncertain_ranges).items()
         }
         if self.hooks:
@@ -707,9 +707,7 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
     """The first run whose stored messages are filtered again; None if there is none."""
     runs = []
     still_there = state.nights[first_beyond(state.nights, state.offsets.log_start or 0) :]
-    deleted = [
-        change for change in plan.uncertain_ranges if change.reason in (Reason.DELETED_TONIGHT, Reason.BEGAN_EARLIER)
-    ]
+    deleted = [each for each in plan.uncertain_ranges if each.reason in (Reason.DELETED_TONIGHT, Reason.BEGAN_EARLIER)]
     parts: list[PullWindow | UncertainRange] = [*plan.backlog, *deleted]
     for part in parts:
         offsets = state.topics.get(part.topic)
@@ -722,7 +720,7 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
                     runs.append(run)
                 elif still_there:
                     runs.append(max(run, still_there[0].run))
-    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_ranges):
+    if state.last is not None and any(each.stored_from <= (state.as_of or 0) for each in plan.uncertain_ranges):
         runs.append(state.last.run)
     return min(runs, default=None)
 

@@ -137,7 +137,7 @@ NOTHING: Mapping[str, Sequence[CountChange]] = MappingProxyType({})
 
 @frozen(eq=False)
 class FilteredPart:
-    """The counts of workers, with the pull windows and uncertain changes that they are for, by topic."""
+    """The counts of workers, with the pull windows and uncertain ranges that they are for, by topic."""
 
     windows: Mapping[str, Sequence[PullWindow]]
     uncertain_ranges: Mapping[str, Sequence[UncertainRange]]
@@ -248,10 +248,10 @@ class _TopicProgress:
         windows = part.windows.get(self._topic, ())
         window_numbers = np.array([offsets.groups[window.consumer_group] for window in windows], np.int64)
         has_same_tags = np.array([window.message_filter.client_checks_same_tags for window in windows], np.int64)
-        changes = part.uncertain_ranges.get(self._topic, ())
-        change_numbers = np.array([offsets.groups[change.consumer_group] for change in changes], np.int64)
+        uncertain_ranges = part.uncertain_ranges.get(self._topic, ())
+        range_numbers = np.array([offsets.groups[each.consumer_group] for each in uncertain_ranges], np.int64)
         for queue_id, blocks in counted.uncertain.items():
-            np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))
+            np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], range_numbers, count_uncertain(blocks))
         columns = np.searchsorted(offsets.queue_ids, counted.queue_ids)
         window_counts = {name: counted.counts[:, :, i] for i, name in enumerate(topic_filters.WINDOW_COUNTS)}
         others = window_counts.pop("dead") + window_counts["dropped_by_hook"]
