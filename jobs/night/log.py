@@ -426,21 +426,21 @@ class LogPlan:
 
 @frozen
 class NewMessages:
-    """The messages that a night reads by a ``plan`` of the log, and the ``stored`` ones that have no entries yet."""
+    """The messages that a night reads by a ``log_plan``, and where stored ones are that have no entries yet."""
 
-    plan: LogPlan | None = None
+    log_plan: LogPlan | None = None
     bodies: Bodies = Bodies.KEEP
-    stored: PhysicalRange | None = None
+    stored_range: PhysicalRange | None = None
 
     @property
     def recovered_ranges(self) -> Sequence[LogRange]:
         """The parts of the log that an earlier night could not read."""
-        return self.plan.recovered_ranges if self.plan is not None else ()
+        return self.log_plan.recovered_ranges if self.log_plan is not None else ()
 
-    def with_stored(self, offsets: PhysicalRange) -> NewMessages:
+    def with_stored_range(self, offsets: PhysicalRange) -> NewMessages:
         """The same, and stored messages without entries in one more range."""
-        known = self.stored or offsets
-        return replace(self, stored=(min(known[0], offsets[0]), max(known[1], offsets[1])))
+        known = self.stored_range or offsets
+        return replace(self, stored_range=(min(known[0], offsets[0]), max(known[1], offsets[1])))
 
 
 def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, new_epoch: bool) -> LogPlan:

@@ -263,9 +263,9 @@ class Night:
     @property
     def _end(self) -> int:
         """The physical offset up to which the night filters messages."""
-        if self.messages.plan is not None:
+        if self.messages.log_plan is not None:
             return NO_END
-        return self.messages.stored[1] if self.messages.stored is not None else self.state.filtered_to
+        return self.messages.stored_range[1] if self.messages.stored_range is not None else self.state.filtered_to
 
     # The plan, and what it follows from.
 
@@ -321,9 +321,9 @@ class Night:
             return inputs
         storage = self.changes.warehouse.log(POP_RECORDS).storage
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
-        stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
+        of_stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
         read = read_rows(POP_RECORDS, storage, paths, RECORD, dictionaries=POP_RECORDS.dictionary_texts)
-        checkpoints, acknowledgements = by_kind(pa.concat_tables([read, read_records(self.changes, stored)]))
+        checkpoints, acknowledgements = by_kind(pa.concat_tables([read, read_records(self.changes, of_stored)]))
         popped = popped_times(filtered(checkpoints, [within("popped_at", self._began + 1)]))
         first_popped = {key: at for key, (at, _) in popped_times(checkpoints).items()}
         pop_modes = inputs.pop_modes
@@ -366,7 +366,7 @@ class Night:
         in_lmqs = [one_of("topic", [topic for topic in topics if is_lmq(topic)])]
         rows = self.changes.rows(COMMITLOG, QUEUE_COLUMNS, where)
         rows = with_lmqs(rows, self.changes.rows(CONSUMEQUEUE, QUEUE_COLUMNS[:-1], in_lmqs))
-        if self.messages.plan is None:
+        if self.messages.log_plan is None:
             return rows
         new = self._read_new(NOTHING_PLANNED)
 
@@ -386,22 +386,22 @@ class Night:
         windows, uncertain_ranges = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_ranges)
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
         topics = self._works(windows, uncertain_ranges, filter_data, plan.instants)
-        stored = self._stored(begin=self.state.filtered_to)
-        total = self._make_entries(stored, topics)
+        stored_range = self._stored_range(begin=self.state.filtered_to)
+        total = self._make_entries(stored_range, topics)
         settled: int | None = None
-        if self.messages.plan is not None:
-            read = self._reader(self.messages.plan, topics, self._tables_of_log)
-            for part in read_ranges(self.messages.plan, read, self.session):
+        if self.messages.log_plan is not None:
+            read = self._reader(self.messages.log_plan, topics, self._tables_of_log)
+            for part in read_ranges(self.messages.log_plan, read, self.session):
                 total.add(part.result)
                 settled = part.settled
         dispatch = self._multi_dispatch()
-        self._add_lmq_entries(total, topics, dispatch, stored)
+        self._add_lmq_entries(total, topics, dispatch, stored_range)
         multi_queues = {queue: each for queue, each in dispatch.queues.items() if is_lmq(queue[0]) and each.is_shifted}
         return NewPart(windows, uncertain_ranges, total, settled, multi_queues)
 
     def _read_recovered_bodies(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""
-        parts = self.messages.plan.recovered_bodies if self.messages.plan is not None else ()
+        parts = self.messages.log_plan.recovered_bodies if self.messages.log_plan is not None else ()
         recovered_bodies = self._read_again(parts, {}, TABLES_OF_LOG)
         self._add_files(recovered_bodies)
         return recovered_bodies
@@ -425,22 +425,22 @@ class Night:
     def _filter_late(self, inputs: PlanInputs, plan: NightPlan) -> FilteredPart | None:
         """Filters messages that earlier nights could not read, as those nights would have filtered them."""
         recovered_ranges = self.messages.recovered_ranges
-        stored = self._stored(end=self.state.filtered_to)
-        if not recovered_ranges and stored is None:
+        stored_range = self._stored_range(end=self.state.filtered_to)
+        if not recovered_ranges and stored_range is None:
             return None
         windows: list[PullWindow] = []
         if self.delivers:
-            first = min([*(part.start for part in recovered_ranges), *(stored or ())])
+            first = min([*(part.start for part in recovered_ranges), *(stored_range or ())])
             tonight = [*plan.online, *plan.backlog]
             windows += late_windows(
                 first, self.state, inputs.events, tonight, self.expressions, self.changes, self.pop_groups
             )
         topic_windows = by_topic(windows)
         works = self._works(topic_windows, {}, filter_data_in_force(self.history, self.broker), plan.instants)
-        result = self._make_entries(stored, works)
+        result = self._make_entries(stored_range, works)
         result.add(self._read_again(recovered_ranges, works, self._tables_of_log))
         # The offsets that these messages note are where the later ones left room for them.
-        self._add_lmq_entries(result, works, replace(self._multi_dispatch(), queues={}), stored)
+        self._add_lmq_entries(result, works, replace(self._multi_dispatch(), queues={}), stored_range)
         late = FilteredPart(topic_windows, {}, result)
         topics = {topic for topic, _ in result.queues}
         rows = late_window_rows((window for window in windows if window.topic in topics), self.changes.run)
@@ -504,35 +504,37 @@ class Night:
         return WRITTEN_BY_TASKS if Step.DISPATCH in self.steps else TABLES_OF_LOG
 
     def _reader(
-        self, plan: LogPlan, topics: Mapping[str, TopicWork], tables: Iterable[Table]
+        self, log_plan: LogPlan, topics: Mapping[str, TopicWork], tables: Iterable[Table]
     ) -> Callable[[LogRange], RangeResult]:
         """A function that reads a range of the log, and writes files of ``tables``."""
-        return partial(read_range, store=plan.log.store, work=self._work(topics, tables), bodies=self.messages.bodies)
+        return partial(
+            read_range, store=log_plan.log.store, work=self._work(topics, tables), bodies=self.messages.bodies
+        )
 
     def _read_again(
         self, parts: Iterable[LogRange], topics: Mapping[str, TopicWork], tables: Iterable[Table]
     ) -> TaskResult:
         """Reads parts of the log in this process: few messages that an earlier night could not read."""
         total = TaskResult()
-        if self.messages.plan is not None:
-            read = self._reader(self.messages.plan, topics, tables)
+        if self.messages.log_plan is not None:
+            read = self._reader(self.messages.log_plan, topics, tables)
             for part in parts:
                 total.add(read(part).result)
         return total
 
-    def _stored(self, begin: int = 0, end: int = NO_END) -> PhysicalRange | None:
+    def _stored_range(self, begin: int = 0, end: int = NO_END) -> PhysicalRange | None:
         """Where, between two physical offsets, this run makes the entries of stored messages."""
-        if self.messages.stored is None or not self.steps & {Step.DISPATCH, Step.DELIVER}:
+        if self.messages.stored_range is None or not self.steps & {Step.DISPATCH, Step.DELIVER}:
             return None
-        first, last = max(begin, self.messages.stored[0]), min(end, self.messages.stored[1])
+        first, last = max(begin, self.messages.stored_range[0]), min(end, self.messages.stored_range[1])
         return (first, last) if first < last else None
 
-    def _make_entries(self, stored: PhysicalRange | None, topics: Mapping[str, TopicWork]) -> TaskResult:
+    def _make_entries(self, stored_range: PhysicalRange | None, topics: Mapping[str, TopicWork]) -> TaskResult:
         """Makes the entries of stored messages, and filters them."""
-        if stored is None:
+        if stored_range is None:
             return TaskResult()
         work = self._work(topics, (CONSUMEQUEUE, DELIVERY_BLOCKS))
-        ranges = stored_ranges(self.changes.files, stored)
+        ranges = stored_ranges(self.changes.files, stored_range)
         return run_on_stored(make_entries, ranges, self.changes.warehouse, work, self.session)
 
     def _filter_stored(
@@ -562,9 +564,9 @@ class Night:
         result: TaskResult,
         topics: Mapping[str, TopicWork],
         dispatch: MultiDispatch,
-        stored: PhysicalRange | None,
+        stored_range: PhysicalRange | None,
     ) -> None:
-        """Adds the entries in LMQs of messages whose own entries are in ``result``. ``stored``: where some are.
+        """Adds the entries in LMQs of messages whose own entries are in ``result``, and of those in ``stored_range``.
 
         They are made, and filtered, in this process: few brokers have any.
         """
@@ -572,7 +574,7 @@ class Night:
             return
         new = [StoredFile.from_data_file(file, None) for file in result.files[COMMITLOG.name]]
         paths = [file.path for file in sorted(new, key=lambda file: file.least["commitlog_offset"])]
-        ranges = stored_ranges(self.changes.files, stored) if stored is not None else []
+        ranges = stored_ranges(self.changes.files, stored_range) if stored_range is not None else []
         work = self._work(topics, (CONSUMEQUEUE, DELIVERY_BLOCKS))
         result.add(make_lmq_entries(ranges, paths, self.changes.warehouse, work, dispatch, self.broker))
 

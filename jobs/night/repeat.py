@@ -86,7 +86,8 @@ def plan_repeat(state: BrokerState, cut: int | None, redo_from: int | None, hook
     _remove_derived(first_run, state.first_undelivered if undelivered else None, changes)
     # Among the removed entries may be those of older messages, which these nights could read again.
     if past:
-        past[0] = replace(past[0], stored=(min(begin, past[0].stored[0]), past[0].stored[1]))
+        first_offset, end = past[0].stored_range
+        past[0] = replace(past[0], stored_range=(min(begin, first_offset), end))
     elif rest is not None:
         rest = min(begin, rest[0]), rest[1]
     return Repeat(before, past, rest, undelivered)
@@ -165,7 +166,7 @@ def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes)
         delete_log_damage(one_of("offset", recovered_bodies), changes)
 
 
-def stored_before(state: BrokerState, steps: frozenset[Step]) -> PhysicalRange | None:
+def unfinished_range(state: BrokerState, steps: frozenset[Step]) -> PhysicalRange | None:
     """Where stored messages are for which earlier runs did not do what ``steps`` do; None if there are none."""
     last = state.last
     if last is None:

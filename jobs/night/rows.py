@@ -424,13 +424,13 @@ class RejectedLine(NamedTuple):
 
 def replace_rejected(source_file: str, rejected: Sequence[InvalidSubscriptionEvent], changes: Changes) -> None:
     """Replaces the quarantined lines of a text file. Those that an earlier run quarantined keep its name."""
-    stored = quarantined_lines([source_file], changes)
+    known = quarantined_lines([source_file], changes)
     now = dict.fromkeys(
         RejectedLine(source_file, line.line, _valid(line.reason), line.text.encode("utf-8", "surrogateescape"))
         for line in rejected
     )
-    gone = remove_lines(stored - now.keys(), changes)
-    new = [line for line in now if line not in stored or line.offset in gone]
+    gone = remove_lines(known - now.keys(), changes)
+    new = [line for line in now if line not in known or line.offset in gone]
     changes.add_rows(QUARANTINE, [QUARANTINE.rows_batch([{**line._asdict(), "run": changes.run} for line in new])])
 
 
@@ -460,11 +460,11 @@ def write_subscriptions(start: NightStart, history: Sequence[SubscriptionRow], c
     """Writes the subscriptions, their events, and the quarantined lines of the subscription file."""
     for name, rejected in start.inputs.rejected_subscriptions.items():
         replace_rejected(name, rejected, changes)
-    events, stored = start.events.events, start.continued.events
-    if events == stored and not start.rewrites_subscriptions:
+    events, before = start.events.events, start.continued_state.events
+    if events == before and not start.rewrites_subscriptions:
         return
     changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
-    if events[: len(stored)] != stored:
+    if events[: len(before)] != before:
         changes.replace_rows(SUBSCRIPTION_EVENTS, [event_rows(events, 0, changes.run)])
-    elif len(events) > len(stored):
-        changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(events[len(stored) :], len(stored), changes.run)])
+    elif len(events) > len(before):
+        changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(events[len(before) :], len(before), changes.run)])

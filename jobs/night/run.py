@@ -55,7 +55,7 @@ from jobs.night.repeat import (
     forget_undelivered_offsets,
     forget_unsettled,
     plan_repeat,
-    stored_before,
+    unfinished_range,
 )
 from jobs.night.rows import write_subscriptions
 from schemas.commitlog import COMMITLOG
@@ -157,15 +157,15 @@ class NightRunner:
         start = self._start(inputs)
         config, events = inputs.broker.config, start.events.events
         if start.is_nothing_new:
-            history = start.stored.history(events, config, self.expressions)
+            history = start.state_before.history(events, config, self.expressions)
             return NightReport(inputs, start.events, history, seconds=time.monotonic() - begun)
         changes = self._changes(inputs.broker.name)
         cut = start.log_plan.cut if start.log_plan else None
-        repeat = plan_repeat(start.stored, cut, start.redo_from, text_of(inputs.hooks), changes)
+        repeat = plan_repeat(start.state_before, cut, start.redo_from, text_of(inputs.hooks), changes)
         state = self._repeat_nights(start, repeat, changes)
         log = IngestedLog(has_messages=False, new=None)
         if inputs.message_log is not None:
-            log = ingest_message_log(inputs.message_log, inputs.bodies, start.stored.last, changes, self._spark)
+            log = ingest_message_log(inputs.message_log, inputs.bodies, start.state_before.last, changes, self._spark)
         night = self._night(start, state, repeat.rest, log, changes)
         outcome = night.run()
         outcome.result.damaged_bodies += log.damaged_bodies
@@ -184,16 +184,16 @@ class NightRunner:
 
     def _start(self, inputs: NightInputs) -> NightStart:
         """Compares the inputs with the tables. Raises UsageError if they do not continue those of earlier nights."""
-        stored = read_state(self.warehouse, by_broker(self.entries).get(inputs.broker.name, ()))
-        is_compiled = keep_compiled(self.warehouse, stored.entries, self.expressions)
-        log_plan = self._plan_log(inputs, stored)
+        before = read_state(self.warehouse, by_broker(self.entries).get(inputs.broker.name, ()))
+        is_compiled = keep_compiled(self.warehouse, before.entries, self.expressions)
+        log_plan = self._plan_log(inputs, before)
         begins_anew = log_plan is not None and log_plan.cut == 0
-        continued = BrokerState(()) if begins_anew else stored
+        continued = BrokerState(()) if begins_anew else before
         given = seen_after_nights(inputs.subscriptions, continued, inputs.redo_from)
         events = night_events(continued, given, inputs.broker.config, self.expressions)
         redo_from = redo_instant(inputs, continued, events)
         fingerprints = inputs.fingerprints(continued, events)
-        return NightStart(inputs, stored, continued, log_plan, events, redo_from, fingerprints, is_compiled)
+        return NightStart(inputs, before, continued, log_plan, events, redo_from, fingerprints, is_compiled)
 
     def _night(
         self, start: NightStart, state: BrokerState, rest: PhysicalRange | None, log: IngestedLog, changes: Changes
@@ -203,9 +203,9 @@ class NightRunner:
         ``log``: what was read of a message log.
         """
         inputs, steps = start.inputs, start.inputs.steps
-        messages = NewMessages(start.log_plan, inputs.bodies, rest or stored_before(state, steps))
+        messages = NewMessages(start.log_plan, inputs.bodies, rest or unfinished_range(state, steps))
         if log.new is not None:
-            messages = messages.with_stored(log.new)
+            messages = messages.with_stored_range(log.new)
         as_of = max(_end_of_night(inputs, start.events, changes, state.last), state.as_of or 0)
         offsets = _offsets(inputs, state, changes)
         has_queue_ids = log.numbered is None and (inputs.snapshot is not None or state.has_queue_ids)
@@ -254,7 +254,12 @@ class NightRunner:
 
     def _repeat_nights(self, start: NightStart, repeat: Repeat, changes: Changes) -> BrokerState:
         """Repeats nights, and removes what the new night makes again. Returns the state after them."""
-        events, continued, inputs, broker = start.events.events, start.continued, start.inputs, start.inputs.broker
+        events, inputs, broker, last = (
+            start.events.events,
+            start.inputs,
+            start.inputs.broker,
+            start.continued_state.last,
+        )
         if not start.has_windows:  # repeated nights may have late messages of earlier ones
             plan_older_nights(repeat.state, events, start.read_queues, self.expressions, changes)
         state = repeat.state
@@ -262,9 +267,8 @@ class NightRunner:
             known = {**start.read_queues, **past.offsets.read_queues}
             past = replace(past, offsets=replace(past.offsets, read_queues=known))
             config = past.entry.broker
-            if continued.last is not None:
-                before, is_given = continued.last.broker, broker.version_from == GIVEN
-                config = repeated_config(past.entry, before, broker.config, is_given)
+            if last is not None:
+                config = repeated_config(past.entry, last.broker, broker.config, broker.version_from == GIVEN)
             state = self.repeat_night(config, past, state, events, changes, inputs.hooks)
         state = replace(state, entries=[*state.entries, *repeat.undelivered])
         forget_unsettled(state, start.log_plan, changes)
@@ -283,10 +287,10 @@ class NightRunner:
     ) -> BrokerState:
         """Repeats a night with its own name and end, and with ``hooks`` if it had some. Returns the state after it."""
         as_of = past.entry.as_of or 0
-        stored = past.stored if past.stored[0] < past.stored[1] else None
+        stored_range = past.stored_range if past.stored_range[0] < past.stored_range[1] else None
         night = Night(
             broker=config, state=state, events=events_until(events, as_of), offsets=past.offsets,
-            messages=NewMessages(stored=stored), pop_groups=_pop_groups(past.entry.inputs, state.last),
+            messages=NewMessages(stored_range=stored_range), pop_groups=_pop_groups(past.entry.inputs, state.last),
             changes=replace(changes, run=past.entry.run), expressions=self.expressions, session=self._spark,
             as_of=as_of, hooks=hooks if past.entry.hooks else (),
         )  # fmt: skip
@@ -311,10 +315,10 @@ def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, la
     reads_messages = inputs.message_log is not None or (last is not None and MESSAGE_LOG in last.inputs)
     if not reads_messages and last is not None and INPUTS_END in last.inputs:
         return int(last.inputs[INPUTS_END])
-    stored = last_stored(changes) or 0
+    last_stored_at = last_stored(changes) or 0
     if not reads_messages or not events.events:
-        return stored
-    return max(stored, events.events[-1].at)
+        return last_stored_at
+    return max(last_stored_at, events.events[-1].at)
 
 
 def _offsets(inputs: NightInputs, state: BrokerState, changes: Changes) -> BrokerOffsets:
@@ -346,8 +350,8 @@ def ledger_entry(
     cut = "" if plan is None or plan.cut is None else str(plan.cut)
     inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
     if Step.DELIVER in steps:
-        stored = last_stored(changes)
-        inputs[LAST_STORED] = "" if stored is None else str(stored)
+        last_stored_at = last_stored(changes)
+        inputs[LAST_STORED] = "" if last_stored_at is None else str(last_stored_at)
         inputs |= outcome.decided
     topics = outcome.rows.topics if night.delivers else night.offsets.read_queues
     inputs[READ_QUEUES] = json.dumps({topic: n for topic, n in night.offsets.read_queues.items() if topic in topics})
@@ -382,7 +386,7 @@ def _not_beyond(messages: NewMessages, offset: int | None) -> int | None:
     """A physical offset up to which a step is done; it may have new messages before it, which later steps must find."""
     if offset is None:
         return None
-    offsets: list[int] = [offset, *(part.start for part in messages.recovered_ranges), *(messages.stored or ())]
+    offsets: list[int] = [offset, *(part.start for part in messages.recovered_ranges), *(messages.stored_range or ())]
     return min(offsets)
 
 
@@ -430,8 +434,8 @@ def _remarks(
     history: Sequence[SubscriptionRow],
     offsets: BrokerOffsets,
 ) -> list[str]:
-    inputs, nights, as_of = start.inputs, start.continued.nights, start.stored.as_of
-    has_messages = log.has_messages or not start.stored.topics
+    inputs, nights, as_of = start.inputs, start.continued_state.nights, start.state_before.as_of
+    has_messages = log.has_messages or not start.state_before.topics
     return [
         *version_remarks(inputs.broker, nights[-1] if nights else None),
         *log_remarks(inputs, start.log_plan, as_of),
