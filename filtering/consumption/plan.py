@@ -229,12 +229,12 @@ class _NightPlanner:
         )
 
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
-        mode_changes = self._pops.read.get(key, {})
+        offsets_at_mode_change = self._pops.offsets_at_mode_change.get(key, {})
         events = GroupEvents(
             resets=self._resets.get(key, ()),
             restarts=self._broker_offsets.restarts.get(key[1], ()),
-            commits={**self._commits.get(key, {}), **mode_changes},
-            mode_changes=mode_changes,
+            commits={**self._commits.get(key, {}), **offsets_at_mode_change},
+            mode_changed_at=offsets_at_mode_change,
             unseen=self._unseen.get(key[0], {}),
             requests=self._requests.get((key[0], subscribed_topic(*key)), {}),
         )
@@ -292,13 +292,13 @@ class _NightPlanner:
 
 
 def _requests(
-    events: Iterable[SubscriptionEvent], popping: Container[GroupTopic]
+    events: Iterable[SubscriptionEvent], planned_pops: Container[GroupTopic]
 ) -> Mapping[GroupTopic, Mapping[int, SubscriptionEvent]]:
     """By group and topic, and by their time (ms), the events that name the subscriptions of groups that pop."""
     requests: defaultdict[GroupTopic, dict[int, SubscriptionEvent]] = defaultdict(dict)
     for event in events:
         for subscription in event.subscriptions:
-            if (event.group, subscription["topic"]) in popping:
+            if (event.group, subscription["topic"]) in planned_pops:
                 requests[event.group, subscription["topic"]][event.at] = event
     return requests
 

@@ -470,7 +470,7 @@ def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, new_epoch: bool)
         log = _with_data(snapshot, 0)
         return LogPlan(log, _ranges(log, log.start, None), cut=0)
     ranges = _ranges(log, max(so_far.end, log.start), last.unsettled)
-    is_unchanged = last.unsettled is not None and unsettled(log, so_far.end) == last.unsettled
+    is_unchanged = last.unsettled is not None and unsettled_fingerprint(log, so_far.end) == last.unsettled
     if is_unchanged and log.record(so_far.end) is None:
         ranges = []  # the same damage as in the night before, and no new bytes
     begin = so_far.begin
@@ -506,7 +506,7 @@ def _goes_back(log: LogSegments, state: BrokerState, first_offsets: Mapping[str,
     return 2 * sum(go_on) <= len(go_on)
 
 
-def unsettled(log: LogSegments, offset: int) -> str | None:
+def unsettled_fingerprint(log: LogSegments, offset: int) -> str | None:
     """The fingerprint of the last segment's bytes from a physical offset on; None if only zeros follow."""
     if not log.segments[-1].offset <= offset < log.ends[-1]:
         return None

@@ -161,11 +161,11 @@ class PlanInputs:
 class NewPart(FilteredPart):
     """The new messages of a night.
 
-    ``settled``: the physical offset from which the next night reads; None without a log. ``multi_queues``: how far LMQs
-    came whose entries are not at the offsets that messages note.
+    ``settled_to``: the physical offset from which the next night reads; None without a log. ``multi_queues``: how far
+    LMQs came whose entries are not at the offsets that messages note.
     """
 
-    settled: int | None
+    settled_to: int | None
     multi_queues: Mapping[Queue, MultiQueue]
 
 
@@ -173,16 +173,16 @@ class NewPart(FilteredPart):
 class NightOutcome:
     """The result of a night. ``result``: the totals of all tasks.
 
-    ``settled``: the physical offset from which the next night reads; None without a log. ``decided``: what nights have
-    decided so far that is in no other table, as ``inputs`` of the ledger: where clients with different tags shared
-    queues of an unknown number, the offsets of resets by time, how far LMQs came, and which groups pop.
+    ``settled_to``: the physical offset from which the next night reads; None without a log. ``ledger_texts``: what
+    later nights need that is in no other table, by the ledger's keys: where clients with different tags shared queues
+    of an unknown number, the offsets of resets by time, how far LMQs came, and which groups pop.
     """
 
     plan: NightPlan
     rows: ProgressRows
     result: TaskResult
-    settled: int | None
-    decided: Mapping[str, str]
+    settled_to: int | None
+    ledger_texts: Mapping[str, str]
 
 
 @frozen(eq=False)
@@ -238,7 +238,7 @@ class Night:
         total = TaskResult()
         for result in results:
             total.add_totals(result)
-        return NightOutcome(plan, rows, total, new.settled, self._decided(inputs, plan, new))
+        return NightOutcome(plan, rows, total, new.settled_to, self._ledger_texts(inputs, plan, new))
 
     @cached_property
     def history(self) -> list[SubscriptionRow]:
@@ -256,12 +256,12 @@ class Night:
         return Step.DELIVER in self.steps
 
     @property
-    def _began(self) -> int:
-        """When the night before ended, ms."""
+    def _as_of_before(self) -> int:
+        """The end of the night before (ms); BEGINNING if there was none."""
         return BEGINNING if self.state.as_of is None else self.state.as_of
 
     @property
-    def _end(self) -> int:
+    def _filters_to(self) -> int:
         """The physical offset up to which the night filters messages."""
         if self.messages.log_plan is not None:
             return NO_END
@@ -290,7 +290,8 @@ class Night:
         return plan
 
     def _filter_new(self, inputs: PlanInputs, plan: NightPlan) -> tuple[PlanInputs, NightPlan, NewPart]:
-        """Reads the new messages, and filters them by the plan. Returns what they show, the plan, and their part.
+        """Reads the new messages, and filters them by the plan. Returns the inputs with what these messages show, the
+        plan from these inputs, and the messages' NewPart.
 
         Rare: they show that queues began again, or queues or groups that pop of which the plan did not know. What
         groups pull depends on these, so the night is planned, and the messages are read, once more.
@@ -316,20 +317,20 @@ class Night:
         return find_restarts(new.result.queues, self.state.topics, physical_offsets, self.offsets.log_start)
 
     def _with_record(self, inputs: PlanInputs, new: FilteredPart) -> PlanInputs:
-        """The same, with the record of the new messages, and which groups popped in the night by that."""
+        """The inputs with the record of pops that the new messages are in, and when groups popped according to it."""
         if not self.delivers:
             return inputs
         storage = self.changes.warehouse.log(POP_RECORDS).storage
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
-        of_stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
+        of_stored = [within("commitlog_offset", self.state.filtered_to, self._filters_to)]
         read = read_rows(POP_RECORDS, storage, paths, RECORD, dictionaries=POP_RECORDS.dictionary_texts)
         checkpoints, acknowledgements = by_kind(pa.concat_tables([read, read_records(self.changes, of_stored)]))
-        popped = popped_times(filtered(checkpoints, [within("popped_at", self._began + 1)]))
+        popped = popped_times(filtered(checkpoints, [within("popped_at", self._as_of_before + 1)]))
         first_popped = {key: at for key, (at, _) in popped_times(checkpoints).items()}
         pop_modes = inputs.pop_modes
         if popped or pop_modes.may_pop(inputs.events):
             writes_down = pop_modes.with_pops(first_popped, self.pop_groups).are_written_down(self.broker)
-            night = self._began, self.as_of
+            night = self._as_of_before, self.as_of
             pop_modes = pop_modes.with_mode_changes(
                 popped, self._states, inputs.events, self.pop_groups, night, writes_down
             )
@@ -344,7 +345,7 @@ class Night:
     ) -> Pops:
         """``expects_record``: no record was read yet, and there may be one."""
         pops = pop_modes.pops(self._states, events, self.pop_groups, self.broker, expects_record)
-        return replace(pops, read=read_by_pops(checkpoints, pops.recorded, self._began))
+        return replace(pops, offsets_at_mode_change=read_by_pops(checkpoints, pops.recorded, self._as_of_before))
 
     def _offsets_of_resets(self) -> dict[str, dict[int, int]]:
         """The offsets of resets by time: those that earlier nights found, and those of tonight."""
@@ -388,16 +389,16 @@ class Night:
         topics = self._works(windows, uncertain_ranges, filter_data, plan.instants)
         stored_range = self._stored_range(begin=self.state.filtered_to)
         total = self._make_entries(stored_range, topics)
-        settled: int | None = None
+        settled_to: int | None = None
         if self.messages.log_plan is not None:
             read = self._reader(self.messages.log_plan, topics, self._tables_of_log)
             for part in read_ranges(self.messages.log_plan, read, self.session):
                 total.add(part.result)
-                settled = part.settled
+                settled_to = part.settled_to
         dispatch = self._multi_dispatch()
         self._add_lmq_entries(total, topics, dispatch, stored_range)
         multi_queues = {queue: each for queue, each in dispatch.queues.items() if is_lmq(queue[0]) and each.is_shifted}
-        return NewPart(windows, uncertain_ranges, total, settled, multi_queues)
+        return NewPart(windows, uncertain_ranges, total, settled_to, multi_queues)
 
     def _read_recovered_bodies(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""
@@ -458,11 +459,11 @@ class Night:
             self.changes,
             PopOutcomes(self._states, inputs.events, recorded, self.pop_groups, self.expressions),
             (inputs.checkpoints, inputs.acknowledgements),
-            self._end,
+            self._filters_to,
             self.offsets.committed,
             self.messages.recovered_ranges,
         )
-        counts = replace(pops.run(), popping=recorded.keys())
+        counts = replace(pops.run(), recorded=recorded.keys())
         return counts, pops.passed_over
 
     def _filter_passed_over(self, passed_over: Mapping[GroupTopic, PassedOver]) -> FilteredPart | None:
@@ -626,10 +627,11 @@ class Night:
         """Lets traces decide what is uncertain. Returns by topic how that changes the counts."""
         if not self.delivers:
             return {}
-        popping = {group for group, _ in inputs.pops.recorded}
+        recorded = {group for group, _ in inputs.pops.recorded}
         broadcasting = broadcasting_clients(inputs.events).keys()
-        log_start = self.offsets.log_start
-        return TracedDeliveries(self.state, self.changes, self._end, self.as_of, log_start, popping, broadcasting).run()
+        return TracedDeliveries(
+            self.state, self.changes, self._filters_to, self.as_of, self.offsets.log_start, recorded, broadcasting
+        ).run()
 
     def _queue_nights(
         self, inputs: PlanInputs, plan: NightPlan, new: FilteredPart, late: FilteredPart | None
@@ -664,7 +666,7 @@ class Night:
         self.changes.replace_rows(CURRENT_OFFSETS, current_offset_rows(topics, self.changes.run))
         return rows
 
-    def _decided(self, inputs: PlanInputs, plan: NightPlan, new: NewPart) -> dict[str, str]:
+    def _ledger_texts(self, inputs: PlanInputs, plan: NightPlan, new: NewPart) -> dict[str, str]:
         before = self.state.last.assumed_queues if self.state.last is not None else {}
         assumed, multi_queues = sorted({**before, **plan.assumed}.items()), sorted(new.multi_queues.items())
         return {

@@ -161,8 +161,8 @@ class NightInputs:
         rejected = self.subscriptions.rejected if self.subscriptions is not None else {}
         return {f"{name} (subscriptions)" if name in taken else name: lines for name, lines in rejected.items()}
 
-    def fingerprints(self, continued_state: BrokerState, events: NightEvents) -> dict[str, str]:
-        """Fingerprints of the inputs by kind, which the ledger keeps.
+    def ledger_texts(self, continued_state: BrokerState, events: NightEvents) -> dict[str, str]:
+        """What the ledger keeps of the inputs, by its keys: fingerprints, and texts that later nights need.
 
         ``continued_state``: the state to which the night adds. ``events``: its subscription events, and those of the
         inputs.
@@ -256,7 +256,7 @@ class NightStart:
     log_plan: LogPlan | None
     events: NightEvents
     redo_from: int | None
-    fingerprints: Mapping[str, str]
+    ledger_texts: Mapping[str, str]
     is_compiled: bool
 
     @property
@@ -275,7 +275,7 @@ class NightStart:
             return False
         if Step.DELIVER in steps and last.delivered_to != last.dispatched_to:
             return False
-        given = self.fingerprints
+        given = self.ledger_texts
         return all(given[name] == last.inputs.get(name) for name in _COMPARED_INPUTS if name in given)
 
     @property

@@ -185,9 +185,9 @@ def progress_rows(
     with_offsets = (before.keys() & committed.keys()) | {topic for topic, removed in losing.items() if removed}
     counted = popped_keys.keys() | traced.keys()
     for topic in sorted(by_topic.keys() | queues.keys() | with_offsets | counted):
-        popping = [group for group, _, _ in popped_keys[topic]]
+        with_pops = [group for group, _, _ in popped_keys[topic]]
         known = before.get(topic, NO_QUEUES), queues.get(topic, {})
-        progress = _TopicProgress(topic, *known, by_topic[topic], committed[topic], popping)
+        progress = _TopicProgress(topic, *known, by_topic[topic], committed[topic], with_pops)
         for part in parts:
             progress.count(part)
         progress.count_pops(popped, popped_keys[topic])
@@ -217,9 +217,9 @@ class _TopicProgress:
         queues: Mapping[int, QueueNight],
         planned: Iterable[GroupNight],
         committed: Mapping[str, Offsets],
-        popping: Iterable[str],
+        with_pops: Iterable[str],
     ) -> None:
-        """The groups are those that are ``planned`` or ``popping``, and those with offsets that are ``committed``.
+        """The groups are those that are ``planned`` or ``with_pops``, and those with offsets that are ``committed``.
 
         A group without a subscription may begin at its committed offset in a later night.
         """
@@ -234,7 +234,7 @@ class _TopicProgress:
         ends = self._old_ends | ends
         restarts = {queue_id: restart.commitlog_offset for queue_id, restart in self._began.items()}
         others = [group for group, queue_offsets in committed.items() if queue_offsets.keys() & ends.keys()]
-        names = [*(group.key[0] for group in planned), *others, *popping]
+        names = [*(group.key[0] for group in planned), *others, *with_pops]
         self.offsets = before.extended(ends, names, before.begins_by_queue | restarts)
         self._decided_before, self._committed_before = self.offsets.decided_to.copy(), self.offsets.committed.copy()
         shape = len(self.offsets.groups), len(self.offsets.queue_ids)
@@ -385,7 +385,7 @@ class _TopicProgress:
         """What groups that pop went past was read by pops, but for what was before their first one."""
         counts = self.counts
         for group, row in self.offsets.groups.items():
-            if (group, subscribed_topic(group, self._topic)) in popped.popping:
+            if (group, subscribed_topic(group, self._topic)) in popped.recorded:
                 for queue_id, column in self.offsets.columns.items():
                     is_first = self._decided_before[row, column] == UNKNOWN
                     start = popped.starts.get((group, self._topic, queue_id), advanced[row, column]) if is_first else 0
