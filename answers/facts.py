@@ -328,7 +328,7 @@ class BrokerFacts:
     def pops_by_remoting(self, key: GroupTopic) -> bool:
         """Whether the clients of a group that pops a topic are remoting ones, as far as it is known."""
         said = [event.protocol for event in self.events if event.group == key[0] and event.protocol is not None]
-        return said[-1] == REMOTING_POP if said else key in self.pop_groups.popping
+        return said[-1] == REMOTING_POP if said else key in self.pop_groups.set_to_pop
 
     def recorded_pops(self, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:
         """The rows of pops that the broker wrote down."""

@@ -110,12 +110,12 @@ def late_window_rows(windows: Iterable[PullWindow], run: str) -> pa.RecordBatch:
     return _rows([replace(window, kind=WindowKind.LATE) for window in windows], run)
 
 
-def _uncertain_window(change: UncertainRange) -> PullWindow:
-    unfiltered = MessageFilter(change.consumer_group, change.topic)
+def _uncertain_window(uncertain: UncertainRange) -> PullWindow:
+    unfiltered = MessageFilter(uncertain.consumer_group, uncertain.topic)
     return PullWindow(
-        unfiltered, change.changed_at, change.stored_from, change.stored_to, offsets=change.offsets,
-        only_listed=change.only_listed, physical_ranges=change.physical_ranges, kind=WindowKind.UNCERTAIN,
-        reason=change.reason, mode=change.mode,
+        unfiltered, uncertain.changed_at, uncertain.stored_from, uncertain.stored_to, offsets=uncertain.offsets,
+        only_listed=uncertain.only_listed, physical_ranges=uncertain.physical_ranges, kind=WindowKind.UNCERTAIN,
+        reason=uncertain.reason, mode=uncertain.mode,
     )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ from filtering.consumption.uncertainty import (
     GroupUncertainty,
     deleted_tonight,
     protocol_before,
-    uncertain_ranges,
+    uncertain_at_change,
     uncertain_request,
     uncertain_reset,
 )
@@ -202,10 +202,10 @@ def start_reason(topic: str, consume_from: ConsumeStart, mode: ConsumeMode) -> S
 class GroupStart:
     """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for.
 
-    With the ``mode`` POP and ``from_first_message``, it begins at offset 0 while a queue has it; and with
-    ``commits_at_pop``, the broker keeps the offset after the last message that a pop read. Of a group in order, it
-    keeps that after the last acknowledged one; ``handed_out`` are those after the last one that it popped, by queue id.
-    ``is_in_order``: it pops in order.
+    The rest is for the ``mode`` POP. ``from_first_message``: it begins at offset 0 while a queue has it.
+    ``commits_at_pop``: the broker keeps the offset after the last message that a pop read. ``is_in_order``: the group
+    pops in order. Then the broker keeps the offset after the last acknowledged message, and ``handed_out`` has, by
+    queue id, the offset after the last message that it popped.
     """
 
     key: GroupTopic
@@ -248,10 +248,10 @@ class GroupStart:
                 by_queue[queue_id] = without_offset.with_first_message if has_first_message else without_offset
         return by_queue
 
-    def position_anew(self, at: int, since: Position) -> Position:
-        """Where it begins at ``at`` (ms) as at its first start; in other queues where an operator set it ``since``."""
+    def position_anew(self, at: int, was_set: Position) -> Position:
+        """Where it begins at ``at`` (ms) as at its first start; in queues of ``was_set`` where an operator set it."""
         begin = self._without_offsets(at)
-        return replace(begin, offsets=begin.offsets | since.offsets, reset=since.reset)
+        return replace(begin, offsets=begin.offsets | was_set.offsets, reset=was_set.reset)
 
     def shortened_tonight(self) -> list[int]:
         """The queues of which the broker deleted messages in the night: before that, it begins at other ones."""
@@ -330,13 +330,13 @@ class GroupCommits:
 
         If the group moves to another offset of a queue later, the committed one says nothing about the time before.
         """
-        behind = self.behind(windows, until, self.start.commits_at_pop)
+        behind = self.offsets_behind(windows, until, self.start.commits_at_pop)
         moved_later = {queue_id for at, queue_id in self.moves if at >= until}
         limits = {queue_id: offset for queue_id, offset in behind.items() if queue_id not in moved_later}
         windows.limit(limits)
         return limits
 
-    def behind(self, windows: PlannedWindows, until: int, commits_at_pop: bool = False) -> dict[int, int]:
+    def offsets_behind(self, windows: PlannedWindows, until: int, commits_at_pop: bool = False) -> dict[int, int]:
         """By queue id, the committed offsets of queues in which the group was behind ``until`` (ms)."""
         key, broker_offsets = self.start.key, self.start.broker_offsets
         saved_at = broker_offsets.committed_at
@@ -444,8 +444,8 @@ class PlannedWindows:
     """The windows of the night, and what waits ``unread`` because no client reads it.
 
     The group pulls since ``at`` (ms) without a break or a reset. ``moved``: the queues that it pulls from another
-    offset than before: an operator set it, or they began again. ``behind``: those in which it was behind when the night
-    began, and that it did not begin anew. ``ends``: by queue id, the offset at which new messages begin.
+    offset than before: an operator set it, or they began again. ``queues_behind``: those in which it was behind when
+    the night began, and that it did not begin anew. ``ends``: by queue id, the offset at which new messages begin.
     """
 
     def __init__(
@@ -458,7 +458,7 @@ class PlannedWindows:
         self.windows: list[PullWindow] = []
         self.at = 0
         self.moved: set[int] = set()
-        self.behind: set[int] = set()
+        self.queues_behind: set[int] = set()
         self.unread = UnreadQueues(clients, filters)
         self._begins: dict[int, int] = {}
         """By queue id, the number of windows before its last move."""
@@ -475,7 +475,7 @@ class PlannedWindows:
                 self.windows += by_client(during, clients)
                 if clients.possible:
                     begins = self._ends if window.kind is WindowKind.ONLINE else {}
-                    self._uncertain.of_windows.append(kept_by_some(during, clients, begins))
+                    self._uncertain.in_windows.append(kept_by_some(during, clients, begins))
                 self.unread.add(during, clients)
 
     def read_later(self) -> None:
@@ -487,7 +487,7 @@ class PlannedWindows:
         """The group begins to pull at ``at`` (ms)."""
         self.read_later()
         self.at = at
-        self.behind = set()
+        self.queues_behind = set()
 
     def leave(self, queue_id: int) -> None:
         """The group goes on at another offset of a queue: what waits there is not pulled."""
@@ -497,7 +497,7 @@ class PlannedWindows:
     def move(self, queue_id: int) -> None:
         """The group goes on at another offset of a queue. A committed offset says nothing about what was before."""
         self.moved.add(queue_id)
-        self.behind.discard(queue_id)
+        self.queues_behind.discard(queue_id)
         self._begins[queue_id] = len(self.windows)
 
     def limit(self, offsets: Offsets) -> None:
@@ -522,7 +522,7 @@ class PlannedWindows:
         offsets: dict[int, int] = {}
         for queue_id, offset in committed.items():
             stored_at = broker_offsets.stored_at(topic, queue_id, offset)
-            since = 0 if queue_id in self.behind else self.at
+            since = 0 if queue_id in self.queues_behind else self.at
             if stored_at is not None and max(stored_at, since) < before:
                 offsets[queue_id] = offset if queue_id in self.moved else max(offset, decided.get(queue_id, 0))
         return offsets
@@ -566,7 +566,7 @@ class TimelineStep:
     restarts: Sequence[QueueRestart] = ()
 
 
-class _WaitingChange(NamedTuple):
+class _OffsetEvent(NamedTuple):
     """An offset reset, a commit, or the restarts of queues, at a time (ms)."""
 
     at: int
@@ -588,7 +588,7 @@ class GroupEvents:
 
     ``resets``: all offset resets in order, earlier ones too. ``restarts``: those of queues of the topic in the night,
     in order. ``commits``: by the time of a STOP, a START or a COMMIT (ms), the offsets that the group had then, where
-    they are known. ``mode_changes``: the times (ms) of those at which the group only began or ceased to pop.
+    they are known. ``mode_changed_at``: those of these times at which the group only began or ceased to pop.
     ``unseen``: by the time of a step (ms), since when it is not known what the group subscribed to. ``requests``: by
     their time (ms), the events that name the subscription of a group that pops.
     """
@@ -596,7 +596,7 @@ class GroupEvents:
     resets: Sequence[SubscriptionEvent] = ()
     restarts: Sequence[QueueRestart] = ()
     commits: Mapping[int, Offsets] = field(default_factory=dict)
-    mode_changes: Container[int] = ()
+    mode_changed_at: Container[int] = ()
     unseen: Mapping[int, int] = field(default_factory=dict)
     requests: Mapping[int, SubscriptionEvent] = field(default_factory=dict)
 
@@ -637,15 +637,16 @@ def timeline(
     first = begins[-1] if begins else None
     earliest = after_night(as_of, BEGINNING)
     changed_at = {row.valid_from for row in rows}
-    waiting = [_WaitingChange(reset.at, Moment.RESET, reset) for reset in events.resets if reset.at >= earliest]
-    waiting += [_WaitingChange(at, Moment.COMMIT) for at in events.commits if at >= earliest and at not in changed_at]
-    waiting += [
-        _WaitingChange(at, Moment.RESTART, restarts=tuple(at_once))
+    offset_events = [_OffsetEvent(reset.at, Moment.RESET, reset) for reset in events.resets if reset.at >= earliest]
+    commits = [at for at in events.commits if at >= earliest and at not in changed_at]
+    offset_events += [_OffsetEvent(at, Moment.COMMIT) for at in commits]
+    offset_events += [
+        _OffsetEvent(at, Moment.RESTART, restarts=tuple(at_once))
         for at, at_once in groupby(events.restarts, lambda each: each.at)
     ]
-    waiting.sort(key=lambda each: each.at)
+    offset_events.sort(key=lambda each: each.at)
     is_known = any(row.is_consuming for row in begins)
-    steps = _steps(first, is_known, rows[len(begins) :], waiting, is_pulling)
+    steps = _steps(first, is_known, rows[len(begins) :], offset_events, is_pulling)
     pulls = first is not None and is_pulling(first)
     return Timeline(first, pulls, list(_at_requests(steps, events.requests, earliest)), events, begins)
 
@@ -670,16 +671,16 @@ def _steps(
     first: SubscriptionRow | None,
     is_known: bool,
     rows: Iterable[SubscriptionRow],
-    waiting: list[_WaitingChange],
+    offset_events: list[_OffsetEvent],
     is_pulling: Callable[[SubscriptionRow], bool],
 ) -> Iterator[TimelineStep]:
-    """``is_known``: whether the group was online before. ``waiting``: what happens to queues in the night, in order."""
+    """``is_known``: whether the group was online before. ``offset_events``: those of the night, in order."""
     current = first
     for row in rows:
-        while waiting and waiting[0].at < row.valid_from:
-            happening = waiting.pop(0)
-            if current is not None and happening.concerns(is_pulling(current)):
-                yield happening.step(current)
+        while offset_events and offset_events[0].at < row.valid_from:
+            event = offset_events.pop(0)
+            if current is not None and event.concerns(is_pulling(current)):
+                yield event.step(current)
         if row.is_consuming and not is_known:
             is_known = True
             yield TimelineStep(row.valid_from, Moment.BEGIN, row, current)
@@ -689,9 +690,9 @@ def _steps(
         elif pulled:
             yield TimelineStep(row.valid_from, Moment.STOP, row, current)
         current = row
-    for happening in waiting:
-        if current is not None and happening.concerns(is_pulling(current)):
-            yield happening.step(current)
+    for event in offset_events:
+        if current is not None and event.concerns(is_pulling(current)):
+            yield event.step(current)
 
 
 # The plan.
@@ -767,7 +768,7 @@ class GroupNightPlan:
                 self.uncertain.not_watched(self._broker_offsets.watched_to, self._broker_offsets.taken_at + 1, {})
             # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
             limits = self._committed.limit(self._windows, FOREVER)
-            self.group.behind = bool(self._committed.behind(self._windows, FOREVER))
+            self.group.is_behind = bool(self._committed.offsets_behind(self._windows, FOREVER))
             self.group.decided_to.update(limits)
         else:
             self._wait()
@@ -786,8 +787,8 @@ class GroupNightPlan:
         elif self._offsets_so_far.removed(self.group.key):
             self._begins_anew = True
         elif last_night is not None and last_night.stopped_at is not None:
-            behind = self._offsets_so_far.behind(self.group.key)
-            decided_to = {queue_id: decided_to for queue_id, (decided_to, _) in behind.items()}
+            not_pulled = self._offsets_so_far.not_pulled(self.group.key)
+            decided_to = {queue_id: decided_to for queue_id, (decided_to, _) in not_pulled.items()}
             self._position = Position(decided_to | last_night.decided_to, last_night.stopped_at)
         else:
             self._position = Position(self._offsets_so_far.waiting(self.group.key))
@@ -859,7 +860,7 @@ class GroupNightPlan:
 
     def _may_commit_later(self, leave: TimelineStep) -> bool:
         """Whether the offsets that the group had when it left are known, so that later ones are others."""
-        return leave.at in self._events.commits and leave.at not in self._events.mode_changes
+        return leave.at in self._events.commits and leave.at not in self._events.mode_changed_at
 
     def _is_in_flight(self, leave: TimelineStep) -> bool:
         """Whether the group may have received what it had not committed when it left: only a snapshot may say it."""
@@ -948,19 +949,21 @@ class GroupNightPlan:
     def _note_change(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         """The subscription changed at ``at`` (ms) while the group pulled."""
         old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
-        changes: list[UncertainRange] = []
+        uncertain_ranges: list[UncertainRange] = []
         if after.pops:
-            change = uncertain_request(old, new, after.valid_from, self._events.requests.get(after.valid_from))
-            if change is not None and self._group_start.is_in_order:
-                change = replace(change, stored_from=self._windows.at, stored_to=at, reason=Reason.IN_ORDER)
-                if behind := self._offsets_so_far.behind(self.group.key):
-                    waiting = replace(change, stored_from=BEGINNING, offsets=behind, only_listed=True)
-                    self.uncertain.changes.append(waiting)
-            changes += [change] if change is not None else []
+            uncertain = uncertain_request(old, new, after.valid_from, self._events.requests.get(after.valid_from))
+            if uncertain is not None and self._group_start.is_in_order:
+                uncertain = replace(uncertain, stored_from=self._windows.at, stored_to=at, reason=Reason.IN_ORDER)
+                if not_pulled := self._offsets_so_far.not_pulled(self.group.key):
+                    waiting = replace(uncertain, stored_from=BEGINNING, offsets=not_pulled, only_listed=True)
+                    self.uncertain.around_events.append(waiting)
+            uncertain_ranges += [uncertain] if uncertain is not None else []
         else:
-            changes += uncertain_ranges(before, old, new, at)
+            uncertain_ranges += uncertain_at_change(before, old, new, at)
         is_all_unseen = self._windows.at >= self._events.unseen.get(at, FOREVER)
-        self.uncertain.changes += [each for each in changes if not (is_all_unseen and each.stored_to <= at)]
+        self.uncertain.around_events += [
+            each for each in uncertain_ranges if not (is_all_unseen and each.stored_to <= at)
+        ]
 
     def _go_back(self, gap: Timeline) -> GroupNight:
         """Plans new messages from before the last night's end as that night would have. Returns the progress."""
@@ -1008,8 +1011,8 @@ class GroupNightPlan:
             rest = replace(rest, stored_from=position.stored_from, offsets=others, only_listed=False)
             self._windows.add(rest)
             if self._reason is Reason.FIRST_START and position.stored_from == step.at and not step.row.pops:
-                change = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, Reason.BEGAN_AT_END)
-                self.uncertain.changes.append(replace(change, stored_to=step.at + FIRST_PULL))
+                at_end = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, Reason.BEGAN_AT_END)
+                self.uncertain.around_events.append(replace(at_end, stored_to=step.at + FIRST_PULL))
 
     def _waiting(self, step: TimelineStep, ranges: Mapping[int, OffsetRange], kind: WindowKind) -> PullWindow:
         """What waits in the ``ranges`` of queues, for the subscription of the ``step``."""
@@ -1064,7 +1067,7 @@ class GroupNightPlan:
         """The group may have pulled the messages of a window before the broker deleted some of them in this night."""
         if skipped.offsets and self._broker_offsets.log_start > 0:
             log_start = self._offsets_so_far.log_start or 0
-            self.uncertain.of_windows.append(deleted_tonight(skipped, log_start, reason))
+            self.uncertain.in_windows.append(deleted_tonight(skipped, log_start, reason))
 
     def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, Reason | StartReason]:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
@@ -1096,8 +1099,8 @@ class GroupNightPlan:
         next_step = next((each for each in later if each.moment in (Moment.CHANGE, Moment.STOP)), None)
         if self._filters.are_reset_by_clients and next_step is not None and next_step.at < step.at + CLIENT_RESET:
             stays = next_step.moment is Moment.CHANGE
-            change = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
-            self.uncertain.changes += [change] if change is not None else []
+            uncertain = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
+            self.uncertain.around_events += [uncertain] if uncertain is not None else []
 
     def _restart(self, restart: QueueRestart, row: SubscriptionRow) -> None:
         """A queue begins again. What waited for the group in the old one is lost to it.
@@ -1127,8 +1130,8 @@ class GroupNightPlan:
 
     def _catch_up(self, row: SubscriptionRow) -> None:
         """A group that was behind continues at its offset of the night before, with its subscription of that time."""
-        ranges = self._offsets_so_far.behind(self.group.key)
-        self._windows.behind = set(ranges)
+        ranges = self._offsets_so_far.not_pulled(self.group.key)
+        self._windows.queues_behind = set(ranges)
         if ranges:
             as_of = self._offsets_so_far.as_of or row.valid_from
             physical_ranges = self._physical_ranges(self._windows.at, log_start=0)

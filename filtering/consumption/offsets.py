@@ -254,7 +254,7 @@ class TopicOffsets:
         return bool((self.committed > self.ends).any())
 
     @cached_property
-    def behind(self) -> frozenset[str]:
+    def groups_behind(self) -> frozenset[str]:
         """The groups whose deliveries in some queue are decided only up to an offset before its end."""
         is_behind = (self.decided_to >= 0) & (self.decided_to < self.ends)
         rows = set(np.flatnonzero(is_behind.any(axis=1)).tolist())
@@ -340,10 +340,10 @@ class OffsetsSoFar:
         committed = self.committed(key).keys()
         return bool(committed) and committed <= deleted
 
-    def behind(self, key: GroupTopic) -> dict[int, OffsetRange]:
+    def not_pulled(self, key: GroupTopic) -> dict[int, OffsetRange]:
         """By queue id, the range of entries that the group has not pulled yet."""
         offsets = self.topic_offsets(key[1])
-        if key[0] not in offsets.behind:
+        if key[0] not in offsets.groups_behind:
             return {}
         ends = offsets.ends_by_queue
         return {
@@ -364,7 +364,8 @@ class GroupNight:
 
     ``decided_to``: by queue id, the offset up to which deliveries are decided. Other queues are decided to their end,
     or if the group stopped at ``stopped_at`` (ms), up to what was stored before. ``lost``: by queue id, the number of
-    entries that the broker deleted before the group could pull them. ``behind``: the group pulls but does not keep up.
+    entries that the broker deleted before the group could pull them. ``is_behind``: whether it pulls but does not keep
+    up.
     """
 
     key: GroupTopic
@@ -372,4 +373,4 @@ class GroupNight:
     stopped_at: int | None = None
     decided_to: dict[int, int] = field(default_factory=dict)
     lost: dict[int, int] = field(default_factory=dict)
-    behind: bool = False
+    is_behind: bool = False

@@ -206,7 +206,7 @@ class _NightPlanner:
         night.run(_gap(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
         self._windows += night.windows
         self._uncertain_ranges += self._uncertain(key, rows, night.uncertain)
-        self._uncertain_ranges += night.uncertain.of_windows
+        self._uncertain_ranges += night.uncertain.in_windows
         self._lost += night.lost
         self._groups.append(night.group)
         recorded = self._pops.recorded.get((key[0], subscribed_topic(*key)))
@@ -229,12 +229,12 @@ class _NightPlanner:
         )
 
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
-        mode_changes = self._pops.read.get(key, {})
+        offsets_at_mode_change = self._pops.offsets_at_mode_change.get(key, {})
         events = GroupEvents(
             resets=self._resets.get(key, ()),
             restarts=self._broker_offsets.restarts.get(key[1], ()),
-            commits={**self._commits.get(key, {}), **mode_changes},
-            mode_changes=mode_changes,
+            commits={**self._commits.get(key, {}), **offsets_at_mode_change},
+            mode_changed_at=offsets_at_mode_change,
             unseen=self._unseen.get(key[0], {}),
             requests=self._requests.get((key[0], subscribed_topic(*key)), {}),
         )
@@ -251,13 +251,13 @@ class _NightPlanner:
         Where more is uncertain than a change of subscriptions makes so, as between two looks at a broker, that counts
         instead.
         """
-        changes: Sequence[UncertainRange] = night.changes
+        uncertain_ranges: Sequence[UncertainRange] = night.around_events
         handed = night.handed_over(self._watched_clients.get(key, ()), rows)
         for more in (*handed, *night.unseen):
-            changes = [*outside(changes, more.stored_from, more.stored_to), more]
+            uncertain_ranges = [*outside(uncertain_ranges, more.stored_from, more.stored_to), more]
         for part in self._client_tags.get(key, ()):
             if part.possible:
-                changes = outside(changes, part.valid_from, part.valid_to)
+                uncertain_ranges = outside(uncertain_ranges, part.valid_from, part.valid_to)
         subscribed = key[0], subscribed_topic(*key)
         if subscribed in self._pops.planned:
             either = [
@@ -265,11 +265,11 @@ class _NightPlanner:
                 *night.registered_only(self._states[subscribed], rows),
                 *night.not_registered_yet(rows, self._requests.get(subscribed, {}), self._broker_offsets.taken_at),
             ]
-            for change in either:
-                changes = outside(changes, change.stored_from, change.stored_to)
+            for more in either:
+                uncertain_ranges = outside(uncertain_ranges, more.stored_from, more.stored_to)
             again = night.popped_again(rows, self._killed_at)
-            changes = [replace(change, mode=ConsumeMode.POP) for change in (*changes, *either, *again)]
-        return night.with_seeming(changes, self._seeming.get(key, ()))
+            uncertain_ranges = [replace(each, mode=ConsumeMode.POP) for each in (*uncertain_ranges, *either, *again)]
+        return night.with_seeming(uncertain_ranges, self._seeming.get(key, ()))
 
     @cached_property
     def _killed_at(self) -> int | None:
@@ -292,13 +292,13 @@ class _NightPlanner:
 
 
 def _requests(
-    events: Iterable[SubscriptionEvent], popping: Container[GroupTopic]
+    events: Iterable[SubscriptionEvent], planned_pops: Container[GroupTopic]
 ) -> Mapping[GroupTopic, Mapping[int, SubscriptionEvent]]:
     """By group and topic, and by their time (ms), the events that name the subscriptions of groups that pop."""
     requests: defaultdict[GroupTopic, dict[int, SubscriptionEvent]] = defaultdict(dict)
     for event in events:
         for subscription in event.subscriptions:
-            if (event.group, subscription["topic"]) in popping:
+            if (event.group, subscription["topic"]) in planned_pops:
                 requests[event.group, subscription["topic"]][event.at] = event
     return requests
 

@@ -2,8 +2,8 @@
 
 Each cause makes an UncertainRange of messages, with a reason:
 
-- A subscription changed while the broker may have held a pull (:func:`uncertain_ranges`), or while a request with the
-  former one may have been on its way (:func:`uncertain_request`).
+- A subscription changed while the broker may have held a pull (:func:`uncertain_at_change`), or while a request with
+  the former one may have been on its way (:func:`uncertain_request`).
 - A group left, came back, or was moved to another offset, and it is not known what it had received by then. A
   subscription was not seen for a time. Clients of a group disagree, so that it depends on the client that reads a
   message. GroupUncertainty has a method for each of these.
@@ -65,7 +65,7 @@ ENTRY_DELAY = 100
 # A subscription changed beside a held pull or a request, or an offset was reset.
 
 
-def uncertain_ranges(
+def uncertain_at_change(
     before: SubscriptionRow, old: MessageFilter, new: MessageFilter, at: int
 ) -> Iterator[UncertainRange]:
     """The messages that may have met the other subscription when it changed at ``at`` (ms): those of a held pull, and
@@ -140,15 +140,15 @@ def deleted_tonight(skipped: PullWindow, log_start: int, reason: Reason) -> Unce
 # What a group's plan notes.
 
 
-def outside(changes: Iterable[UncertainRange], begin: int, end: int) -> list[UncertainRange]:
-    """The parts of the changes before and after [``begin``, ``end``) (ms), in which all is uncertain anyway."""
+def outside(uncertain_ranges: Iterable[UncertainRange], begin: int, end: int) -> list[UncertainRange]:
+    """The parts of ranges before and after [``begin``, ``end``) (ms), in which all is uncertain anyway."""
     parts = []
-    for change in changes:
+    for uncertain in uncertain_ranges:
         parts += [
-            replace(change, stored_from=since, stored_to=until)
+            replace(uncertain, stored_from=since, stored_to=until)
             for since, until in (
-                (change.stored_from, min(change.stored_to, begin)),
-                (max(change.stored_from, end), change.stored_to),
+                (uncertain.stored_from, min(uncertain.stored_to, begin)),
+                (max(uncertain.stored_from, end), uncertain.stored_to),
             )
             if since < until
         ]
@@ -160,17 +160,17 @@ class GroupUncertainty:
     """What is uncertain of one group on one topic in a night after ``as_of`` (ms). Its plan calls a method for each
     cause.
 
-    ``changes``: messages around a change of the subscription, a leave or an offset reset. Where one of ``unseen`` says
-    more, it counts instead: all messages of a time in which it is not known what the group subscribed to.
-    ``of_windows``: parts of windows that only some clients keep, or that the group may not have received.
+    ``around_events``: messages around a change of the subscription, a leave or an offset reset. Where one of
+    ``unseen`` says more, it counts instead: all messages of a time in which it is not known what the group subscribed
+    to. ``in_windows``: parts of windows that only some clients keep, or that the group may not have received.
     """
 
     key: GroupTopic
     filters: FiltersInForce
     as_of: int | None
-    changes: list[UncertainRange] = field(default_factory=list)
+    around_events: list[UncertainRange] = field(default_factory=list)
     unseen: list[UncertainRange] = field(default_factory=list)
-    of_windows: list[UncertainRange] = field(default_factory=list)
+    in_windows: list[UncertainRange] = field(default_factory=list)
 
     def not_watched(self, since: int, until: int, ends: Offsets, only_listed: bool = False) -> None:
         """What was stored in [``since``, ``until``) (ms) in the night was not watched, up to the offsets ``ends``.
@@ -180,15 +180,15 @@ class GroupUncertainty:
         begin = after_night(self.as_of, since)
         if begin < until:
             offsets = {queue_id: (0, end) for queue_id, end in ends.items()}
-            change = UncertainRange(
+            uncertain = UncertainRange(
                 *self.key, FALSE, TRUE, begin, until, changed_at=until, offsets=offsets, only_listed=only_listed,
                 reason=Reason.NOT_WATCHED,
             )  # fmt: skip
-            self.unseen.append(change)
+            self.unseen.append(uncertain)
 
     def pulled_unwatched(self, windows: Iterable[PullWindow], since: int, until: int) -> None:
         """What the group pulled of waiting messages in [``since``, ``until``] (ms) was not watched."""
-        self.of_windows += [
+        self.in_windows += [
             UncertainRange.in_window(window, FALSE, TRUE, Reason.NOT_WATCHED)
             for window in windows
             if window.kind is not WindowKind.ONLINE
@@ -202,10 +202,10 @@ class GroupUncertainty:
         The broker may have held a pull then. What that had not matched waits for the return.
         """
         delivered = self.filters.at(row, at - 1).delivered
-        change = UncertainRange(
+        uncertain = UncertainRange(
             *self.key, delivered, TRUE, since - HELD_PULL_MS, since, changed_at=at, reason=Reason.LEFT_PULL
         )
-        self.of_windows.append(change)
+        self.in_windows.append(uncertain)
 
     def in_flight(
         self, row: SubscriptionRow, at: int, committed: Offsets, physical_ranges: Mapping[int, OffsetRange]
@@ -215,12 +215,12 @@ class GroupUncertainty:
         Without its offsets then, these are those since its last regular commit.
         """
         since = BEGINNING if committed else at - COMMIT_INTERVAL
-        change = UncertainRange(
+        uncertain = UncertainRange(
             *self.key, FALSE, self.filters.at(row, at - 1).delivered, after_night(self.as_of, since), at, changed_at=at,
             offsets={queue_id: (offset, offset + MAX_SPAN) for queue_id, offset in committed.items()},
             only_listed=bool(committed), physical_ranges=physical_ranges, reason=Reason.IN_FLIGHT,
         )  # fmt: skip
-        self.changes.append(change)
+        self.around_events.append(uncertain)
 
     def not_passed(self, before: SubscriptionRow, left_at: int, row: SubscriptionRow, at: int) -> None:
         """The group came back at ``at`` (ms), and nothing says where it stood when it left.
@@ -231,48 +231,48 @@ class GroupUncertainty:
         if old.delivered == new.delivered:
             return
         both = And((old.delivered, new.delivered))
-        change = UncertainRange(
+        uncertain = UncertainRange(
             *self.key, both, new.delivered, left_at - HELD_PULL_MS, left_at, changed_at=at, reason=Reason.LEFT_PULL
         )
-        self.changes.append(change)
+        self.around_events.append(uncertain)
 
     def committed_away(self, passed: Mapping[int, OffsetRange], delivered: Predicate, at: int) -> None:
         """The offsets of the group moved over ``passed`` at ``at`` (ms), though it was seen to have left."""
-        change = UncertainRange(
+        uncertain = UncertainRange(
             *self.key, FALSE, delivered, BEGINNING, FOREVER, changed_at=at, offsets=passed, only_listed=True,
             reason=Reason.COMMITTED_AWAY,
         )  # fmt: skip
-        self.of_windows.append(change)
+        self.in_windows.append(uncertain)
 
     def last_request(self, row: SubscriptionRow, at: int) -> None:
         """A SimpleConsumer left at ``at`` (ms), and the proxy held its request."""
         matches = self.filters.at(row, at - 1).delivered
         begin, end = at - ENTRY_DELAY, at + HELD_PULL_MS
-        self.changes.append(
+        self.around_events.append(
             UncertainRange(*self.key, FALSE, matches, begin, end, changed_at=row.valid_from, reason=Reason.LEFT)
         )
 
     def held_in_old_queue(self, restart: QueueRestart, row: SubscriptionRow) -> None:
         """A queue began again while the group pulled: the broker may have held a pull of the old one."""
-        change = UncertainRange(
+        uncertain = UncertainRange(
             *self.key, FALSE, self.filters.at(row, restart.at).delivered, restart.at, restart.at + HELD_PULL_MS,
             changed_at=row.valid_from, offsets={restart.queue_id: (0, NO_END)}, only_listed=True,
             physical_ranges={restart.queue_id: (restart.commitlog_offset, NO_END)}, mode=row.mode,
             reason=Reason.HELD_IN_OLD_QUEUE,
         )  # fmt: skip
-        self.changes.append(change)
+        self.around_events.append(uncertain)
 
     # Clients of the group that seem to disagree, or that do.
 
     def with_seeming(
-        self, changes: Iterable[UncertainRange], seeming: Iterable[SeemingDisagreement]
+        self, uncertain_ranges: Iterable[UncertainRange], seeming: Iterable[SeemingDisagreement]
     ) -> list[UncertainRange]:
-        """The changes, and the times in which clients seem to disagree: all is uncertain there.
+        """The ranges, and the times in which clients seem to disagree: all is uncertain there.
 
-        A change in these times is a part of the disagreement, and makes nothing uncertain after it. The last night
-        counted what it could see to be uncertain.
+        A subscription that changes in these times is a part of the disagreement, and makes nothing uncertain after it.
+        The last night counted what it could see to be uncertain.
         """
-        uncertain = list(changes)
+        uncertain = list(uncertain_ranges)
         for disagreement in seeming:
             begin, end = disagreement.valid_from, disagreement.end
             parts = outside(uncertain, begin, end)

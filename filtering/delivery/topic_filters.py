@@ -261,7 +261,7 @@ class EntryMasks:
 # Uncertain entries.
 
 
-class NumberedChange(NamedTuple):
+class NumberedRange(NamedTuple):
     """An UncertainRange, as the numbers of its predicates and of the mask of its time."""
 
     before: int
@@ -287,18 +287,18 @@ class UncertainEntries:
 
 
 def uncertain_entries(
-    changes: Sequence[NumberedChange], bits: Words, masks: EntryMasks, entries: Entries, bounds: Int64s
+    ranges: Sequence[NumberedRange], bits: Words, masks: EntryMasks, entries: Entries, bounds: Int64s
 ) -> list[UncertainEntries]:
-    """An item for each queue, or none without ``changes``. ``bits``: the matches of entries (predicates x words)."""
-    if not changes:
+    """An item for each queue, or none without ``ranges``. ``bits``: the matches of entries (predicates x words)."""
+    if not ranges:
         return []
     queue_offsets = entries.queue_offset
-    counts = np.zeros((len(changes), len(bounds) - 1), np.int64)
+    counts = np.zeros((len(ranges), len(bounds) - 1), np.int64)
     ends = np.full_like(counts, NO_END)
-    for i, change in enumerate(changes):
-        in_time = masks.rows[masks.row_of[change.mask]]
-        stops = _first_matches(bits[change.until] & in_time, bounds)
-        differing = (bits[change.before] ^ bits[change.after]) & in_time
+    for i, each in enumerate(ranges):
+        in_time = masks.rows[masks.row_of[each.mask]]
+        stops = _first_matches(bits[each.until] & in_time, bounds)
+        differing = (bits[each.before] ^ bits[each.after]) & in_time
         is_end = stops < bounds[1:]
         counts[i] = counts_between(differing, bounds[:-1], stops + is_end)
         ends[i, is_end] = queue_offsets[stops[is_end]]
@@ -309,7 +309,7 @@ def uncertain_entries(
 
 
 def count_uncertain(blocks: Sequence[UncertainEntries]) -> Int64s:
-    """The number of uncertain entries of one queue for each change. ``blocks``: at least one, in any order."""
+    """The number of uncertain entries of one queue for each UncertainRange. ``blocks``: at least one, in any order."""
     end = np.min([block.ends for block in blocks], axis=0)
     counts: Int64s = np.sum([np.where(block.first <= end, block.counts, 0) for block in blocks], axis=0)
     return counts
@@ -355,7 +355,7 @@ class BlockResult:
     ``bit_maps``: the calculated filter bit maps (binary, null without filter data); None if the entries had bit maps.
     ``scanned`` (masks x queues): the number of entries that each mask selects; window i has mask ``mask_of[i]``.
     ``counts`` (windows x queues x WINDOW_COUNTS) counts entries; no hook has dropped one yet. ``uncertain`` has
-    an item for each queue, or none without changes. ``dead``: what was handed out once too often.
+    an item for each queue, or none without uncertain ranges. ``dead``: what was handed out once too often.
     """
 
     bit_maps: pa.BinaryArray | None
@@ -512,7 +512,7 @@ class TopicFilters:
         self._bit_num = bit_num
         used = [predicate for window in windows for predicate in _predicates(window.message_filter)]
         used += [data.predicate for data in filter_data]
-        used += [predicate for change in uncertain_ranges for predicate in (change.before, change.after, change.until)]
+        used += [predicate for each in uncertain_ranges for predicate in (each.before, each.after, each.until)]
         predicates = list(dict.fromkeys([TRUE, *used]))
         number = {predicate: i for i, predicate in enumerate(predicates)}
         self._matcher = Matcher(predicates)
@@ -529,13 +529,13 @@ class TopicFilters:
         )
         self._filter_bit_pos = _positions([data.bit_pos for data in filter_data])
         self._uncertain_ranges = [
-            NumberedChange(
-                number[change.before],
-                number[change.after],
-                number[change.until],
-                self._mask(mask_key(change)),
+            NumberedRange(
+                number[each.before],
+                number[each.after],
+                number[each.until],
+                self._mask(mask_key(each)),
             )
-            for change in uncertain_ranges
+            for each in uncertain_ranges
         ]
 
     @property

@@ -336,20 +336,20 @@ def are_within(intervals: Iterable[Interval], first: Int64s, last: Int64s) -> Ma
 class PopOutcomes:
     """Whether clients got what pops handed out, and how far the record leaves it open.
 
-    ``subscriptions``: the states by group and topic. ``popping``: when groups popped topics, as the record says.
+    ``subscriptions``: the states by group and topic. ``recorded``: when groups popped topics, as the record says.
     """
 
     def __init__(
         self,
         subscriptions: Mapping[GroupTopic, Sequence[SubscriptionRow]],
         events: Sequence[SubscriptionEvent],
-        popping: Mapping[GroupTopic, Sequence[Interval]],
+        recorded: Mapping[GroupTopic, Sequence[Interval]],
         groups: PopGroups,
         expressions: Expressions,
     ) -> None:
-        self._subscriptions, self._popping, self._expressions = subscriptions, popping, expressions
+        self._subscriptions, self._recorded, self._expressions = subscriptions, recorded, expressions
         self._groups = groups
-        self.told_how_to_consume = groups.popping | groups.pulling
+        self.told_how_to_consume = groups.set_to_pop | groups.set_to_pull
         """The groups and topics of remoting clients whose mode an operator once set."""
         self._differing = states_by_key(differing_states(events))
         """When clients of groups had different subscriptions, by group and topic."""
@@ -414,7 +414,7 @@ class PopOutcomes:
         """The pauses between ``pops`` of a group that popped meanwhile, while its clients agreed (:func:`pauses`)."""
         last, first = pauses(*pops)
         since, until = pops[1][last], pops[1][first]
-        is_within = are_within(self._popping.get(key, ()), since, until)
+        is_within = are_within(self._recorded.get(key, ()), since, until)
         for state in self._differing.get(key, ()):  # each client passes over what only another one asks for
             is_within &= (until < state.valid_from) | (state.end <= since)
         return last[is_within], first[is_within]
@@ -429,7 +429,7 @@ class PopOutcomes:
         for key, positions in pops:
             group, subscribed = key[0], (key[0], subscribed_topic(*key))
             own = positions[~is_kept[positions]]
-            ended = [until for _, until in self._popping.get(subscribed, ()) if until < FOREVER]
+            ended = [until for _, until in self._recorded.get(subscribed, ()) if until < FOREVER]
             held_from = (*self._left.get(group, ()), *(until - HELD_PULL_MS for until in ended))
             held = [(begin, begin + HELD_PULL_MS) for begin in held_from]
             may_be[own] = is_redelivered[own] & (subscribed in self.told_how_to_consume)

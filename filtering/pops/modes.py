@@ -50,17 +50,17 @@ NEVER_TOO_OFTEN = (1 << 31) - 2
 class PopGroups:
     """From config/messageRequestMode.json, config/subscriptionGroup.json and abort.bak.
 
-    ``popping``: remoting groups that were switched to POP, by topic. ``retry_max_times``: by group, where it is not
+    ``set_to_pop``: remoting groups that were switched to POP, by topic. ``retry_max_times``: by group, where it is not
     RETRY_MAX_TIMES. ``in_order``: groups with consumeMessageOrderly, whose pops in order the broker does not write
-    down. ``pulling``: groups that were switched back to pulls, by topic. ``handed_out`` is from
+    down. ``set_to_pull``: groups that were switched back to pulls, by topic. ``handed_out`` is from
     config/consumerOrderInfo.json: of groups in order, by queue id, the offset after the last message that they popped.
     ``restarted_at``: when the broker started after it had been killed (ms); None: it was not.
     """
 
-    popping: frozenset[GroupTopic] = frozenset()
+    set_to_pop: frozenset[GroupTopic] = frozenset()
     retry_max_times: Mapping[str, int] = field(default_factory=dict)
     in_order: frozenset[str] = frozenset()
-    pulling: frozenset[GroupTopic] = frozenset()
+    set_to_pull: frozenset[GroupTopic] = frozenset()
     handed_out: Mapping[GroupTopic, Offsets] = field(default_factory=dict)
     restarted_at: int | None = None
 
@@ -75,13 +75,13 @@ class PopGroups:
         """The same, with remoting clients of this version: older ones never give up a message that they pop."""
         if version.pop_clients_give_up:
             return self
-        remoting = sorted({group for group, _ in self.popping | self.pulling})
+        remoting = sorted({group for group, _ in self.set_to_pop | self.set_to_pull})
         return replace(self, retry_max_times={**self.retry_max_times, **dict.fromkeys(remoting, NEVER_TOO_OFTEN)})
 
     @property
     def text(self) -> str:
         """As JSON."""
-        modes = {"popping": sorted(self.popping), "pulling": sorted(self.pulling)}
+        modes = {"popping": sorted(self.set_to_pop), "pulling": sorted(self.set_to_pull)}
         handed_out = [[*key, sorted(offsets.items())] for key, offsets in sorted(self.handed_out.items())]
         more = {
             "retry_max_times": dict(self.retry_max_times), "in_order": sorted(self.in_order), "handed_out": handed_out,
@@ -93,25 +93,25 @@ class PopGroups:
     def from_text(cls, text: str) -> PopGroups:
         """The reverse of ``text``."""
         values = json.loads(text)
-        popping, pulling = (
+        set_to_pop, set_to_pull = (
             frozenset((group, topic) for group, topic in values.get(name, ())) for name in ("popping", "pulling")
         )
         handed_out = {(group, topic): dict(offsets) for group, topic, offsets in values.get("handed_out", ())}
         in_order, restarted_at = frozenset(values["in_order"]), values.get("restarted_at")
-        return cls(popping, values["retry_max_times"], in_order, pulling, handed_out, restarted_at)
+        return cls(set_to_pop, values["retry_max_times"], in_order, set_to_pull, handed_out, restarted_at)
 
 
 @frozen
 class Pops:
     """When groups pop topics. The broker writes down those of ``recorded``; those of ``planned`` are inferred.
 
-    ``read``: by the time (ms) at which a group of ``recorded`` begins or ceases to pop in a night, how far it had come
-    then, as far as its pops show it.
+    ``offsets_at_mode_change``: by the time (ms) at which a group of ``recorded`` begins or ceases to pop in a night,
+    the offsets to which it had come then, as far as its pops show them.
     """
 
     recorded: Mapping[GroupTopic, Sequence[Interval]] = field(default_factory=dict)
     planned: Mapping[GroupTopic, Sequence[Interval]] = field(default_factory=dict)
-    read: Mapping[GroupTopic, Mapping[int, Offsets]] = field(default_factory=dict)
+    offsets_at_mode_change: Mapping[GroupTopic, Mapping[int, Offsets]] = field(default_factory=dict)
 
 
 NO_POPS, NO_POP_GROUPS = Pops(), PopGroups()
@@ -151,7 +151,7 @@ class PopModes:
 
     def with_configuration(self, groups: PopGroups, at: int) -> PopModes:
         """The same, and what the configuration of a snapshot says, which was taken at ``at`` (ms)."""
-        return replace(self, configured={**dict.fromkeys(groups.popping, at), **self.configured})
+        return replace(self, configured={**dict.fromkeys(groups.set_to_pop, at), **self.configured})
 
     def with_mode_changes(
         self,
@@ -175,7 +175,7 @@ class PopModes:
         # Remoting clients that were switched back to pulls send heartbeats without a protocol.
         fixed = _said(event for event in events if event.protocol != REMOTING_POP)
         said = _said(event for event in events if event.protocol == REMOTING_POP)
-        in_file = groups.popping | groups.pulling
+        in_file = groups.set_to_pop | groups.set_to_pull
         for key in sorted((popped.keys() | asked.keys() | in_file) - fixed.keys()):
             started = _start(rows.get(key, ()), end)
             first, last = popped.get(key, (asked.get(key, started if started > before else end), before))
@@ -185,12 +185,12 @@ class PopModes:
             )
             is_said = key in said or key in asked
             may_have_pulled = key in popped and (key in in_file or not is_said)
-            may_have_pulled |= are_written_down and key in groups.popping and not is_said
+            may_have_pulled |= are_written_down and key in groups.set_to_pop and not is_said
             marks = []
-            is_switched = pulled_before and (key in popped or key in asked or key in groups.popping)
+            is_switched = pulled_before and (key in popped or key in asked or key in groups.set_to_pop)
             if is_switched or (may_have_pulled and not popped_before):
                 marks.append((max(first, before + 1), True))
-            if key in groups.pulling and (popped_before or key in popped):
+            if key in groups.set_to_pull and (popped_before or key in popped):
                 marks.append((max(last, before) + 1, False))
             if marks:
                 mode_changes[key] = (*self.mode_changes.get(key, ()), *marks)
@@ -200,7 +200,7 @@ class PopModes:
     def text(self) -> str:
         """As JSON."""
         both = [[[*key, at] for key, at in sorted(known.items())] for known in (self.recorded, self.configured)]
-        mode_changes = [[*key, changes] for key, changes in sorted(self.mode_changes.items())]
+        mode_changes = [[*key, marks] for key, marks in sorted(self.mode_changes.items())]
         return json.dumps([*both, mode_changes, sorted(self.unordered)])
 
     @classmethod
@@ -254,18 +254,18 @@ class PopModes:
         known = {key: at for key, at in known.items() if at <= known_to}
         by_key = {}
         for key in said.keys() | known.keys():
-            marks, changes = said.get(key, []), self.mode_changes.get(key, ())
+            marks, mode_changes = said.get(key, []), self.mode_changes.get(key, ())
             since = known.get(key)
             if marks and marks[0][1]:
                 at, began = marks[0][0], BEGINNING
                 was_consuming = any(row.is_consuming and row.valid_from < at for row in rows.get(key, ()))
                 if since is not None and key in self.recorded and key in remoting and was_consuming:
                     began = min(since, at)
-                marks = sorted([(began, True), *marks[1:], *changes])
-            if not marks and changes and (changes[0][1] or since is None):
-                marks = [*changes]
+                marks = sorted([(began, True), *marks[1:], *mode_changes])
+            if not marks and mode_changes and (mode_changes[0][1] or since is None):
+                marks = [*mode_changes]
             elif since is not None and not any(time <= since and pops for time, pops in marks):
-                marks = sorted([*(marks or changes), (_start(rows.get(key, ()), since), True)])
+                marks = sorted([*(marks or mode_changes), (_start(rows.get(key, ()), since), True)])
             by_key[key] = _intervals(marks)
         return {key: intervals for key, intervals in by_key.items() if intervals}
 
@@ -327,11 +327,11 @@ def as_consumed(row: SubscriptionRow, pops: Pops) -> SubscriptionRow:
 
 
 def popped_rows(
-    rows: Sequence[SubscriptionRow], pops: Sequence[Interval], changes: Mapping[int, SubscriptionEvent]
+    rows: Sequence[SubscriptionRow], pops: Sequence[Interval], requests: Mapping[int, SubscriptionEvent]
 ) -> list[SubscriptionRow]:
     """The states of a group and topic, of which those in which it pops are marked, as its requests carry them.
 
-    ``changes``: by their time (ms), the events that name the subscription. If a request is the first to carry what its
+    ``requests``: by their time (ms), the events that name the subscription. If a request is the first to carry what its
     client has just registered, the group does not consume before it. A gRPC PushConsumer that registers another
     subscription asks with the former one until it restarts.
     """
@@ -339,7 +339,7 @@ def popped_rows(
     for part, mode in _parts(rows, pops):
         row = replace(part, mode=mode)
         before = states[-1] if states and states[-1].valid_to == row.valid_from else None
-        event = changes.get(row.valid_from)
+        event = requests.get(row.valid_from)
         if before is not None and before.is_consuming and before.pops and row.is_consuming and row.pops:
             if row.sent_with_pull and not before.sent_with_pull and row.filter == before.filter:
                 states[-1] = replace(before, is_consuming=False)

@@ -59,7 +59,7 @@ class QueuedMessages:
         return np.asarray(self.rows["store_timestamp"])
 
     @property
-    def settled(self) -> int:
+    def recorded_until(self) -> int:
         """ms: what was stored later, just before the snapshot, may have been popped after the log was copied."""
         return int(self.store_timestamp.max(initial=0)) - SAVE_DELAY
 

@@ -426,21 +426,21 @@ class LogPlan:
 
 @frozen
 class NewMessages:
-    """The messages that a night reads by a ``plan`` of the log, and the ``stored`` ones that have no entries yet."""
+    """The messages that a night reads by a ``log_plan``, and where stored ones are that have no entries yet."""
 
-    plan: LogPlan | None = None
+    log_plan: LogPlan | None = None
     bodies: Bodies = Bodies.KEEP
-    stored: PhysicalRange | None = None
+    stored_range: PhysicalRange | None = None
 
     @property
     def recovered_ranges(self) -> Sequence[LogRange]:
         """The parts of the log that an earlier night could not read."""
-        return self.plan.recovered_ranges if self.plan is not None else ()
+        return self.log_plan.recovered_ranges if self.log_plan is not None else ()
 
-    def with_stored(self, offsets: PhysicalRange) -> NewMessages:
+    def with_stored_range(self, offsets: PhysicalRange) -> NewMessages:
         """The same, and stored messages without entries in one more range."""
-        known = self.stored or offsets
-        return replace(self, stored=(min(known[0], offsets[0]), max(known[1], offsets[1])))
+        known = self.stored_range or offsets
+        return replace(self, stored_range=(min(known[0], offsets[0]), max(known[1], offsets[1])))
 
 
 def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, new_epoch: bool) -> LogPlan:
@@ -470,7 +470,7 @@ def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, new_epoch: bool)
         log = _with_data(snapshot, 0)
         return LogPlan(log, _ranges(log, log.start, None), cut=0)
     ranges = _ranges(log, max(so_far.end, log.start), last.unsettled)
-    is_unchanged = last.unsettled is not None and unsettled(log, so_far.end) == last.unsettled
+    is_unchanged = last.unsettled is not None and unsettled_fingerprint(log, so_far.end) == last.unsettled
     if is_unchanged and log.record(so_far.end) is None:
         ranges = []  # the same damage as in the night before, and no new bytes
     begin = so_far.begin
@@ -506,7 +506,7 @@ def _goes_back(log: LogSegments, state: BrokerState, first_offsets: Mapping[str,
     return 2 * sum(go_on) <= len(go_on)
 
 
-def unsettled(log: LogSegments, offset: int) -> str | None:
+def unsettled_fingerprint(log: LogSegments, offset: int) -> str | None:
     """The fingerprint of the last segment's bytes from a physical offset on; None if only zeros follow."""
     if not log.segments[-1].offset <= offset < log.ends[-1]:
         return None

@@ -161,11 +161,11 @@ class PlanInputs:
 class NewPart(FilteredPart):
     """The new messages of a night.
 
-    ``settled``: the physical offset from which the next night reads; None without a log. ``multi_queues``: how far LMQs
-    came whose entries are not at the offsets that messages note.
+    ``settled_to``: the physical offset from which the next night reads; None without a log. ``multi_queues``: how far
+    LMQs came whose entries are not at the offsets that messages note.
     """
 
-    settled: int | None
+    settled_to: int | None
     multi_queues: Mapping[Queue, MultiQueue]
 
 
@@ -173,16 +173,16 @@ class NewPart(FilteredPart):
 class NightOutcome:
     """The result of a night. ``result``: the totals of all tasks.
 
-    ``settled``: the physical offset from which the next night reads; None without a log. ``decided``: what nights have
-    decided so far that is in no other table, as ``inputs`` of the ledger: where clients with different tags shared
-    queues of an unknown number, the offsets of resets by time, how far LMQs came, and which groups pop.
+    ``settled_to``: the physical offset from which the next night reads; None without a log. ``ledger_texts``: what
+    later nights need that is in no other table, by the ledger's keys: where clients with different tags shared queues
+    of an unknown number, the offsets of resets by time, how far LMQs came, and which groups pop.
     """
 
     plan: NightPlan
     rows: ProgressRows
     result: TaskResult
-    settled: int | None
-    decided: Mapping[str, str]
+    settled_to: int | None
+    ledger_texts: Mapping[str, str]
 
 
 @frozen(eq=False)
@@ -238,7 +238,7 @@ class Night:
         total = TaskResult()
         for result in results:
             total.add_totals(result)
-        return NightOutcome(plan, rows, total, new.settled, self._decided(inputs, plan, new))
+        return NightOutcome(plan, rows, total, new.settled_to, self._ledger_texts(inputs, plan, new))
 
     @cached_property
     def history(self) -> list[SubscriptionRow]:
@@ -256,16 +256,16 @@ class Night:
         return Step.DELIVER in self.steps
 
     @property
-    def _began(self) -> int:
-        """When the night before ended, ms."""
+    def _as_of_before(self) -> int:
+        """The end of the night before (ms); BEGINNING if there was none."""
         return BEGINNING if self.state.as_of is None else self.state.as_of
 
     @property
-    def _end(self) -> int:
+    def _filters_to(self) -> int:
         """The physical offset up to which the night filters messages."""
-        if self.messages.plan is not None:
+        if self.messages.log_plan is not None:
             return NO_END
-        return self.messages.stored[1] if self.messages.stored is not None else self.state.filtered_to
+        return self.messages.stored_range[1] if self.messages.stored_range is not None else self.state.filtered_to
 
     # The plan, and what it follows from.
 
@@ -290,7 +290,8 @@ class Night:
         return plan
 
     def _filter_new(self, inputs: PlanInputs, plan: NightPlan) -> tuple[PlanInputs, NightPlan, NewPart]:
-        """Reads the new messages, and filters them by the plan. Returns what they show, the plan, and their part.
+        """Reads the new messages, and filters them by the plan. Returns the inputs with what these messages show, the
+        plan from these inputs, and the messages' NewPart.
 
         Rare: they show that queues began again, or queues or groups that pop of which the plan did not know. What
         groups pull depends on these, so the night is planned, and the messages are read, once more.
@@ -316,20 +317,20 @@ class Night:
         return find_restarts(new.result.queues, self.state.topics, physical_offsets, self.offsets.log_start)
 
     def _with_record(self, inputs: PlanInputs, new: FilteredPart) -> PlanInputs:
-        """The same, with the record of the new messages, and which groups popped in the night by that."""
+        """The inputs with the record of pops that the new messages are in, and when groups popped according to it."""
         if not self.delivers:
             return inputs
         storage = self.changes.warehouse.log(POP_RECORDS).storage
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
-        stored = [within("commitlog_offset", self.state.filtered_to, self._end)]
+        of_stored = [within("commitlog_offset", self.state.filtered_to, self._filters_to)]
         read = read_rows(POP_RECORDS, storage, paths, RECORD, dictionaries=POP_RECORDS.dictionary_texts)
-        checkpoints, acknowledgements = by_kind(pa.concat_tables([read, read_records(self.changes, stored)]))
-        popped = popped_times(filtered(checkpoints, [within("popped_at", self._began + 1)]))
+        checkpoints, acknowledgements = by_kind(pa.concat_tables([read, read_records(self.changes, of_stored)]))
+        popped = popped_times(filtered(checkpoints, [within("popped_at", self._as_of_before + 1)]))
         first_popped = {key: at for key, (at, _) in popped_times(checkpoints).items()}
         pop_modes = inputs.pop_modes
         if popped or pop_modes.may_pop(inputs.events):
             writes_down = pop_modes.with_pops(first_popped, self.pop_groups).are_written_down(self.broker)
-            night = self._began, self.as_of
+            night = self._as_of_before, self.as_of
             pop_modes = pop_modes.with_mode_changes(
                 popped, self._states, inputs.events, self.pop_groups, night, writes_down
             )
@@ -344,7 +345,7 @@ class Night:
     ) -> Pops:
         """``expects_record``: no record was read yet, and there may be one."""
         pops = pop_modes.pops(self._states, events, self.pop_groups, self.broker, expects_record)
-        return replace(pops, read=read_by_pops(checkpoints, pops.recorded, self._began))
+        return replace(pops, offsets_at_mode_change=read_by_pops(checkpoints, pops.recorded, self._as_of_before))
 
     def _offsets_of_resets(self) -> dict[str, dict[int, int]]:
         """The offsets of resets by time: those that earlier nights found, and those of tonight."""
@@ -366,7 +367,7 @@ class Night:
         in_lmqs = [one_of("topic", [topic for topic in topics if is_lmq(topic)])]
         rows = self.changes.rows(COMMITLOG, QUEUE_COLUMNS, where)
         rows = with_lmqs(rows, self.changes.rows(CONSUMEQUEUE, QUEUE_COLUMNS[:-1], in_lmqs))
-        if self.messages.plan is None:
+        if self.messages.log_plan is None:
             return rows
         new = self._read_new(NOTHING_PLANNED)
 
@@ -386,22 +387,22 @@ class Night:
         windows, uncertain_ranges = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_ranges)
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
         topics = self._works(windows, uncertain_ranges, filter_data, plan.instants)
-        stored = self._stored(begin=self.state.filtered_to)
-        total = self._make_entries(stored, topics)
-        settled: int | None = None
-        if self.messages.plan is not None:
-            read = self._reader(self.messages.plan, topics, self._tables_of_log)
-            for part in read_ranges(self.messages.plan, read, self.session):
+        stored_range = self._stored_range(begin=self.state.filtered_to)
+        total = self._make_entries(stored_range, topics)
+        settled_to: int | None = None
+        if self.messages.log_plan is not None:
+            read = self._reader(self.messages.log_plan, topics, self._tables_of_log)
+            for part in read_ranges(self.messages.log_plan, read, self.session):
                 total.add(part.result)
-                settled = part.settled
+                settled_to = part.settled_to
         dispatch = self._multi_dispatch()
-        self._add_lmq_entries(total, topics, dispatch, stored)
+        self._add_lmq_entries(total, topics, dispatch, stored_range)
         multi_queues = {queue: each for queue, each in dispatch.queues.items() if is_lmq(queue[0]) and each.is_shifted}
-        return NewPart(windows, uncertain_ranges, total, settled, multi_queues)
+        return NewPart(windows, uncertain_ranges, total, settled_to, multi_queues)
 
     def _read_recovered_bodies(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""
-        parts = self.messages.plan.recovered_bodies if self.messages.plan is not None else ()
+        parts = self.messages.log_plan.recovered_bodies if self.messages.log_plan is not None else ()
         recovered_bodies = self._read_again(parts, {}, TABLES_OF_LOG)
         self._add_files(recovered_bodies)
         return recovered_bodies
@@ -414,7 +415,7 @@ class Night:
         windows = by_topic(plan.backlog)
         as_of = self.state.as_of
         uncertain_ranges = {
-            topic: [change for change in items if as_of is not None and change.stored_from <= as_of]
+            topic: [each for each in items if as_of is not None and each.stored_from <= as_of]
             for topic, items in by_topic(plan.uncertain_ranges).items()
         }
         if self.hooks:
@@ -425,22 +426,22 @@ class Night:
     def _filter_late(self, inputs: PlanInputs, plan: NightPlan) -> FilteredPart | None:
         """Filters messages that earlier nights could not read, as those nights would have filtered them."""
         recovered_ranges = self.messages.recovered_ranges
-        stored = self._stored(end=self.state.filtered_to)
-        if not recovered_ranges and stored is None:
+        stored_range = self._stored_range(end=self.state.filtered_to)
+        if not recovered_ranges and stored_range is None:
             return None
         windows: list[PullWindow] = []
         if self.delivers:
-            first = min([*(part.start for part in recovered_ranges), *(stored or ())])
+            first = min([*(part.start for part in recovered_ranges), *(stored_range or ())])
             tonight = [*plan.online, *plan.backlog]
             windows += late_windows(
                 first, self.state, inputs.events, tonight, self.expressions, self.changes, self.pop_groups
             )
         topic_windows = by_topic(windows)
         works = self._works(topic_windows, {}, filter_data_in_force(self.history, self.broker), plan.instants)
-        result = self._make_entries(stored, works)
+        result = self._make_entries(stored_range, works)
         result.add(self._read_again(recovered_ranges, works, self._tables_of_log))
         # The offsets that these messages note are where the later ones left room for them.
-        self._add_lmq_entries(result, works, replace(self._multi_dispatch(), queues={}), stored)
+        self._add_lmq_entries(result, works, replace(self._multi_dispatch(), queues={}), stored_range)
         late = FilteredPart(topic_windows, {}, result)
         topics = {topic for topic, _ in result.queues}
         rows = late_window_rows((window for window in windows if window.topic in topics), self.changes.run)
@@ -458,11 +459,11 @@ class Night:
             self.changes,
             PopOutcomes(self._states, inputs.events, recorded, self.pop_groups, self.expressions),
             (inputs.checkpoints, inputs.acknowledgements),
-            self._end,
+            self._filters_to,
             self.offsets.committed,
             self.messages.recovered_ranges,
         )
-        counts = replace(pops.run(), popping=recorded.keys())
+        counts = replace(pops.run(), recorded=recorded.keys())
         return counts, pops.passed_over
 
     def _filter_passed_over(self, passed_over: Mapping[GroupTopic, PassedOver]) -> FilteredPart | None:
@@ -504,35 +505,37 @@ class Night:
         return WRITTEN_BY_TASKS if Step.DISPATCH in self.steps else TABLES_OF_LOG
 
     def _reader(
-        self, plan: LogPlan, topics: Mapping[str, TopicWork], tables: Iterable[Table]
+        self, log_plan: LogPlan, topics: Mapping[str, TopicWork], tables: Iterable[Table]
     ) -> Callable[[LogRange], RangeResult]:
         """A function that reads a range of the log, and writes files of ``tables``."""
-        return partial(read_range, store=plan.log.store, work=self._work(topics, tables), bodies=self.messages.bodies)
+        return partial(
+            read_range, store=log_plan.log.store, work=self._work(topics, tables), bodies=self.messages.bodies
+        )
 
     def _read_again(
         self, parts: Iterable[LogRange], topics: Mapping[str, TopicWork], tables: Iterable[Table]
     ) -> TaskResult:
         """Reads parts of the log in this process: few messages that an earlier night could not read."""
         total = TaskResult()
-        if self.messages.plan is not None:
-            read = self._reader(self.messages.plan, topics, tables)
+        if self.messages.log_plan is not None:
+            read = self._reader(self.messages.log_plan, topics, tables)
             for part in parts:
                 total.add(read(part).result)
         return total
 
-    def _stored(self, begin: int = 0, end: int = NO_END) -> PhysicalRange | None:
+    def _stored_range(self, begin: int = 0, end: int = NO_END) -> PhysicalRange | None:
         """Where, between two physical offsets, this run makes the entries of stored messages."""
-        if self.messages.stored is None or not self.steps & {Step.DISPATCH, Step.DELIVER}:
+        if self.messages.stored_range is None or not self.steps & {Step.DISPATCH, Step.DELIVER}:
             return None
-        first, last = max(begin, self.messages.stored[0]), min(end, self.messages.stored[1])
+        first, last = max(begin, self.messages.stored_range[0]), min(end, self.messages.stored_range[1])
         return (first, last) if first < last else None
 
-    def _make_entries(self, stored: PhysicalRange | None, topics: Mapping[str, TopicWork]) -> TaskResult:
+    def _make_entries(self, stored_range: PhysicalRange | None, topics: Mapping[str, TopicWork]) -> TaskResult:
         """Makes the entries of stored messages, and filters them."""
-        if stored is None:
+        if stored_range is None:
             return TaskResult()
         work = self._work(topics, (CONSUMEQUEUE, DELIVERY_BLOCKS))
-        ranges = stored_ranges(self.changes.files, stored)
+        ranges = stored_ranges(self.changes.files, stored_range)
         return run_on_stored(make_entries, ranges, self.changes.warehouse, work, self.session)
 
     def _filter_stored(
@@ -562,9 +565,9 @@ class Night:
         result: TaskResult,
         topics: Mapping[str, TopicWork],
         dispatch: MultiDispatch,
-        stored: PhysicalRange | None,
+        stored_range: PhysicalRange | None,
     ) -> None:
-        """Adds the entries in LMQs of messages whose own entries are in ``result``. ``stored``: where some are.
+        """Adds the entries in LMQs of messages whose own entries are in ``result``, and of those in ``stored_range``.
 
         They are made, and filtered, in this process: few brokers have any.
         """
@@ -572,7 +575,7 @@ class Night:
             return
         new = [StoredFile.from_data_file(file, None) for file in result.files[COMMITLOG.name]]
         paths = [file.path for file in sorted(new, key=lambda file: file.least["commitlog_offset"])]
-        ranges = stored_ranges(self.changes.files, stored) if stored is not None else []
+        ranges = stored_ranges(self.changes.files, stored_range) if stored_range is not None else []
         work = self._work(topics, (CONSUMEQUEUE, DELIVERY_BLOCKS))
         result.add(make_lmq_entries(ranges, paths, self.changes.warehouse, work, dispatch, self.broker))
 
@@ -624,10 +627,11 @@ class Night:
         """Lets traces decide what is uncertain. Returns by topic how that changes the counts."""
         if not self.delivers:
             return {}
-        popping = {group for group, _ in inputs.pops.recorded}
+        recorded = {group for group, _ in inputs.pops.recorded}
         broadcasting = broadcasting_clients(inputs.events).keys()
-        log_start = self.offsets.log_start
-        return TracedDeliveries(self.state, self.changes, self._end, self.as_of, log_start, popping, broadcasting).run()
+        return TracedDeliveries(
+            self.state, self.changes, self._filters_to, self.as_of, self.offsets.log_start, recorded, broadcasting
+        ).run()
 
     def _queue_nights(
         self, inputs: PlanInputs, plan: NightPlan, new: FilteredPart, late: FilteredPart | None
@@ -662,7 +666,7 @@ class Night:
         self.changes.replace_rows(CURRENT_OFFSETS, current_offset_rows(topics, self.changes.run))
         return rows
 
-    def _decided(self, inputs: PlanInputs, plan: NightPlan, new: NewPart) -> dict[str, str]:
+    def _ledger_texts(self, inputs: PlanInputs, plan: NightPlan, new: NewPart) -> dict[str, str]:
         before = self.state.last.assumed_queues if self.state.last is not None else {}
         assumed, multi_queues = sorted({**before, **plan.assumed}.items()), sorted(new.multi_queues.items())
         return {
@@ -707,9 +711,7 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
     """The first run whose stored messages are filtered again; None if there is none."""
     runs = []
     still_there = state.nights[first_beyond(state.nights, state.offsets.log_start or 0) :]
-    deleted = [
-        change for change in plan.uncertain_ranges if change.reason in (Reason.DELETED_TONIGHT, Reason.BEGAN_EARLIER)
-    ]
+    deleted = [each for each in plan.uncertain_ranges if each.reason in (Reason.DELETED_TONIGHT, Reason.BEGAN_EARLIER)]
     parts: list[PullWindow | UncertainRange] = [*plan.backlog, *deleted]
     for part in parts:
         offsets = state.topics.get(part.topic)
@@ -722,7 +724,7 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
                     runs.append(run)
                 elif still_there:
                     runs.append(max(run, still_there[0].run))
-    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_ranges):
+    if state.last is not None and any(each.stored_from <= (state.as_of or 0) for each in plan.uncertain_ranges):
         runs.append(state.last.run)
     return min(runs, default=None)
 

@@ -161,14 +161,15 @@ class NightInputs:
         rejected = self.subscriptions.rejected if self.subscriptions is not None else {}
         return {f"{name} (subscriptions)" if name in taken else name: lines for name, lines in rejected.items()}
 
-    def fingerprints(self, continued: BrokerState, events: NightEvents) -> dict[str, str]:
-        """Fingerprints of the inputs by kind, which the ledger keeps.
+    def ledger_texts(self, continued_state: BrokerState, events: NightEvents) -> dict[str, str]:
+        """What the ledger keeps of the inputs, by its keys: fingerprints, and texts that later nights need.
 
-        ``continued``: the state to which the night adds; ``events``: its subscription events, and those of the inputs.
+        ``continued_state``: the state to which the night adds. ``events``: its subscription events, and those of the
+        inputs.
         """
         inputs = {SOFTWARE: VERSION, VERSION_FROM: self.broker.version_from, HOOKS: text_of(self.hooks)}
         # After a cut, the ledger's entry continues an earlier one, but the subscription events stay.
-        before = continued.last.inputs if continued.last is not None else {}
+        before = continued_state.last.inputs if continued_state.last is not None else {}
         inputs |= {name: before[name] for name in _EVENT_INPUTS if name in before}
         if self.message_log is not None:
             files = message_log_files(self.message_log)
@@ -244,24 +245,24 @@ def redo_instant(inputs: NightInputs, state: BrokerState, events: NightEvents) -
 class NightStart:
     """What the tables have, and what is new, when a night begins.
 
-    ``stored``: the state of the broker in the tables. ``continued``: the state to which the night is added: the same,
-    or empty if a new epoch begins. ``redo_from``: the time (ms) from which nights are repeated first. ``is_compiled``:
-    whether the tables have all predicates of this version of mqsieve.
+    ``state_before``: the state of the broker in the tables. ``continued_state``: the state to which the night is added:
+    the same, or empty if a new epoch begins. ``redo_from``: the time (ms) from which nights are repeated first.
+    ``is_compiled``: whether the tables have all predicates of this version of mqsieve.
     """
 
     inputs: NightInputs
-    stored: BrokerState
-    continued: BrokerState
+    state_before: BrokerState
+    continued_state: BrokerState
     log_plan: LogPlan | None
     events: NightEvents
     redo_from: int | None
-    fingerprints: Mapping[str, str]
+    ledger_texts: Mapping[str, str]
     is_compiled: bool
 
     @property
     def is_nothing_new(self) -> bool:
         """Whether the tables have all of it, so that no night is run."""
-        last, log, steps, broker = self.stored.last, self.log_plan, self.inputs.steps, self.inputs.broker
+        last, log, steps, broker = self.state_before.last, self.log_plan, self.inputs.steps, self.inputs.broker
         if last is None or self.redo_from is not None or self.events.new or broker.config != last.broker:
             return False
         if not last.has_windows or (last.version_is_assumed and broker.version_from == GIVEN):
@@ -274,13 +275,13 @@ class NightStart:
             return False
         if Step.DELIVER in steps and last.delivered_to != last.dispatched_to:
             return False
-        given = self.fingerprints
+        given = self.ledger_texts
         return all(given[name] == last.inputs.get(name) for name in _COMPARED_INPUTS if name in given)
 
     @property
     def has_windows(self) -> bool:
         """Whether pull_windows has the windows of all nights."""
-        return self.stored.last is None or self.stored.last.has_windows
+        return self.state_before.last is None or self.state_before.last.has_windows
 
     @property
     def read_queues(self) -> Mapping[str, int]:
@@ -290,5 +291,7 @@ class NightStart:
     @property
     def rewrites_subscriptions(self) -> bool:
         """Whether the rows of subscriptions may have changed even if the events are the same."""
-        has_new_config = self.continued.last is None or self.continued.last.broker != self.inputs.broker.config
+        has_new_config = (
+            self.continued_state.last is None or self.continued_state.last.broker != self.inputs.broker.config
+        )
         return has_new_config or self.redo_from is not None or not self.is_compiled

@@ -324,10 +324,10 @@ def with_lmqs(messages: pa.Table, entries: pa.Table) -> pa.Table:
 
 @frozen
 class PastNight:
-    """An earlier night. ``stored``: where its messages are in the log."""
+    """An earlier night. ``stored_range``: where its messages are in the log."""
 
     entry: LedgerEntry
-    stored: PhysicalRange
+    stored_range: PhysicalRange
     offsets: BrokerOffsets
 
 
@@ -336,8 +336,8 @@ def past_nights(nights: Sequence[LedgerEntry], indices: range, changes: Changes)
     offsets = PastOffsets(changes)
     for index in indices:
         entry = nights[index]
-        stored = filtered_to(nights[:index]), filtered_to(nights[: index + 1])
-        yield PastNight(entry, stored, offsets.of(entry))
+        stored_range = filtered_to(nights[:index]), filtered_to(nights[: index + 1])
+        yield PastNight(entry, stored_range, offsets.of(entry))
 
 
 class PastOffsets:

@@ -98,7 +98,7 @@ class PopCounts:
     ``delivered``: those that clients got. ``returned``: also those that were dropped by their tags, or given up.
     ``uncertain``: those of which it is not known whether a client got them.
     ``starts``: the least queue offset at which a pop began to read. ``ends``: the offset after the last message that a
-    pop handed out. ``popping``: the groups and topics of which the record has all pops.
+    pop handed out. ``recorded``: the groups and topics of which the record has all pops.
     """
 
     delivered: Mapping[Key, int] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class PopCounts:
     uncertain: Mapping[Key, int] = field(default_factory=dict)
     starts: Mapping[Key, int] = field(default_factory=dict)
     ends: Mapping[Key, int] = field(default_factory=dict)
-    popping: Collection[GroupTopic] = ()
+    recorded: Collection[GroupTopic] = ()
 
 
 NO_POP_COUNTS = PopCounts()
@@ -173,10 +173,10 @@ class NightPops:
             return
         handed = pops["commitlog_offset"].fill_null(NONE).to_numpy()
         of_pops = [pops[name].to_numpy() for name in ("queue_id", "popped_at", "start_offset", "queue_offset")]
-        settled = messages.settled
+        recorded_until = messages.recorded_until
         for key, own in sorted(popped.items(), key=itemgetter(0)):
             committed = self._committed.get(key, {})
-            bounds = [(queue_id, settled, offset, offset - 1) for queue_id, offset in committed.items()]
+            bounds = [(queue_id, recorded_until, offset, offset - 1) for queue_id, offset in committed.items()]
             if self._state.as_of is not None:
                 before = self._state.offsets.of(key)
                 bounds += [(queue_id, self._state.as_of, offset, offset - 1) for queue_id, offset in before.items()]

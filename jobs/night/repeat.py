@@ -86,7 +86,8 @@ def plan_repeat(state: BrokerState, cut: int | None, redo_from: int | None, hook
     _remove_derived(first_run, state.first_undelivered if undelivered else None, changes)
     # Among the removed entries may be those of older messages, which these nights could read again.
     if past:
-        past[0] = replace(past[0], stored=(min(begin, past[0].stored[0]), past[0].stored[1]))
+        first_offset, end = past[0].stored_range
+        past[0] = replace(past[0], stored_range=(min(begin, first_offset), end))
     elif rest is not None:
         rest = min(begin, rest[0]), rest[1]
     return Repeat(before, past, rest, undelivered)
@@ -150,22 +151,22 @@ def delete_log_damage(where: Condition, changes: Changes) -> None:
     changes.delete_rows(QUARANTINE, [one_of("source_file", list(filter(is_of_log, names))), where])
 
 
-def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
+def forget_unsettled(state: BrokerState, log_plan: LogPlan | None, changes: Changes) -> None:
     """Removes quarantined bytes and damaged messages that this night reads again."""
     last = state.last
-    if plan is None or not changes.warehouse.exists(QUARANTINE):
+    if log_plan is None or not changes.warehouse.exists(QUARANTINE):
         return
-    if last is not None and plan.ranges and plan.cut is None:
+    if last is not None and log_plan.ranges and log_plan.cut is None:
         delete_log_damage(within("offset", last.ingested_to or 0), changes)
-    for part in plan.recovered_ranges:
+    for part in log_plan.recovered_ranges:
         delete_log_damage(within("offset", part.start, part.stop), changes)
-    if plan.recovered_bodies:
-        recovered_bodies = [part.start for part in plan.recovered_bodies]
+    if log_plan.recovered_bodies:
+        recovered_bodies = [part.start for part in log_plan.recovered_bodies]
         changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", recovered_bodies)])
         delete_log_damage(one_of("offset", recovered_bodies), changes)
 
 
-def stored_before(state: BrokerState, steps: frozenset[Step]) -> PhysicalRange | None:
+def unfinished_range(state: BrokerState, steps: frozenset[Step]) -> PhysicalRange | None:
     """Where stored messages are for which earlier runs did not do what ``steps`` do; None if there are none."""
     last = state.last
     if last is None:

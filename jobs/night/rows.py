@@ -137,7 +137,7 @@ NOTHING: Mapping[str, Sequence[CountChange]] = MappingProxyType({})
 
 @frozen(eq=False)
 class FilteredPart:
-    """The counts of workers, with the pull windows and uncertain changes that they are for, by topic."""
+    """The counts of workers, with the pull windows and uncertain ranges that they are for, by topic."""
 
     windows: Mapping[str, Sequence[PullWindow]]
     uncertain_ranges: Mapping[str, Sequence[UncertainRange]]
@@ -185,9 +185,9 @@ def progress_rows(
     with_offsets = (before.keys() & committed.keys()) | {topic for topic, removed in losing.items() if removed}
     counted = popped_keys.keys() | traced.keys()
     for topic in sorted(by_topic.keys() | queues.keys() | with_offsets | counted):
-        popping = [group for group, _, _ in popped_keys[topic]]
+        with_pops = [group for group, _, _ in popped_keys[topic]]
         known = before.get(topic, NO_QUEUES), queues.get(topic, {})
-        progress = _TopicProgress(topic, *known, by_topic[topic], committed[topic], popping)
+        progress = _TopicProgress(topic, *known, by_topic[topic], committed[topic], with_pops)
         for part in parts:
             progress.count(part)
         progress.count_pops(popped, popped_keys[topic])
@@ -217,9 +217,9 @@ class _TopicProgress:
         queues: Mapping[int, QueueNight],
         planned: Iterable[GroupNight],
         committed: Mapping[str, Offsets],
-        popping: Iterable[str],
+        with_pops: Iterable[str],
     ) -> None:
-        """The groups are those that are ``planned`` or ``popping``, and those with offsets that are ``committed``.
+        """The groups are those that are ``planned`` or ``with_pops``, and those with offsets that are ``committed``.
 
         A group without a subscription may begin at its committed offset in a later night.
         """
@@ -234,7 +234,7 @@ class _TopicProgress:
         ends = self._old_ends | ends
         restarts = {queue_id: restart.commitlog_offset for queue_id, restart in self._began.items()}
         others = [group for group, queue_offsets in committed.items() if queue_offsets.keys() & ends.keys()]
-        names = [*(group.key[0] for group in planned), *others, *popping]
+        names = [*(group.key[0] for group in planned), *others, *with_pops]
         self.offsets = before.extended(ends, names, before.begins_by_queue | restarts)
         self._decided_before, self._committed_before = self.offsets.decided_to.copy(), self.offsets.committed.copy()
         shape = len(self.offsets.groups), len(self.offsets.queue_ids)
@@ -248,10 +248,10 @@ class _TopicProgress:
         windows = part.windows.get(self._topic, ())
         window_numbers = np.array([offsets.groups[window.consumer_group] for window in windows], np.int64)
         has_same_tags = np.array([window.message_filter.client_checks_same_tags for window in windows], np.int64)
-        changes = part.uncertain_ranges.get(self._topic, ())
-        change_numbers = np.array([offsets.groups[change.consumer_group] for change in changes], np.int64)
+        uncertain_ranges = part.uncertain_ranges.get(self._topic, ())
+        range_numbers = np.array([offsets.groups[each.consumer_group] for each in uncertain_ranges], np.int64)
         for queue_id, blocks in counted.uncertain.items():
-            np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))
+            np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], range_numbers, count_uncertain(blocks))
         columns = np.searchsorted(offsets.queue_ids, counted.queue_ids)
         window_counts = {name: counted.counts[:, :, i] for i, name in enumerate(topic_filters.WINDOW_COUNTS)}
         others = window_counts.pop("dead") + window_counts["dropped_by_hook"]
@@ -385,7 +385,7 @@ class _TopicProgress:
         """What groups that pop went past was read by pops, but for what was before their first one."""
         counts = self.counts
         for group, row in self.offsets.groups.items():
-            if (group, subscribed_topic(group, self._topic)) in popped.popping:
+            if (group, subscribed_topic(group, self._topic)) in popped.recorded:
                 for queue_id, column in self.offsets.columns.items():
                     is_first = self._decided_before[row, column] == UNKNOWN
                     start = popped.starts.get((group, self._topic, queue_id), advanced[row, column]) if is_first else 0
@@ -424,13 +424,13 @@ class RejectedLine(NamedTuple):
 
 def replace_rejected(source_file: str, rejected: Sequence[InvalidSubscriptionEvent], changes: Changes) -> None:
     """Replaces the quarantined lines of a text file. Those that an earlier run quarantined keep its name."""
-    stored = quarantined_lines([source_file], changes)
+    known = quarantined_lines([source_file], changes)
     now = dict.fromkeys(
         RejectedLine(source_file, line.line, _valid(line.reason), line.text.encode("utf-8", "surrogateescape"))
         for line in rejected
     )
-    gone = remove_lines(stored - now.keys(), changes)
-    new = [line for line in now if line not in stored or line.offset in gone]
+    gone = remove_lines(known - now.keys(), changes)
+    new = [line for line in now if line not in known or line.offset in gone]
     changes.add_rows(QUARANTINE, [QUARANTINE.rows_batch([{**line._asdict(), "run": changes.run} for line in new])])
 
 
@@ -460,11 +460,11 @@ def write_subscriptions(start: NightStart, history: Sequence[SubscriptionRow], c
     """Writes the subscriptions, their events, and the quarantined lines of the subscription file."""
     for name, rejected in start.inputs.rejected_subscriptions.items():
         replace_rejected(name, rejected, changes)
-    events, stored = start.events.events, start.continued.events
-    if events == stored and not start.rewrites_subscriptions:
+    events, before = start.events.events, start.continued_state.events
+    if events == before and not start.rewrites_subscriptions:
         return
     changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
-    if events[: len(stored)] != stored:
+    if events[: len(before)] != before:
         changes.replace_rows(SUBSCRIPTION_EVENTS, [event_rows(events, 0, changes.run)])
-    elif len(events) > len(stored):
-        changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(events[len(stored) :], len(stored), changes.run)])
+    elif len(events) > len(before):
+        changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(events[len(before) :], len(before), changes.run)])

@@ -36,7 +36,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night import Step
 from jobs.night.commit import Changes, commit, compact, next_run
 from jobs.night.inputs import Broker, FilterHook, text_of
-from jobs.night.log import LogPlan, NewMessages, last_message, plan_log, read_so_far, unsettled
+from jobs.night.log import LogPlan, NewMessages, last_message, plan_log, read_so_far, unsettled_fingerprint
 from jobs.night.message_log_task import IngestedLog, ingest_message_log
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import (
@@ -55,7 +55,7 @@ from jobs.night.repeat import (
     forget_undelivered_offsets,
     forget_unsettled,
     plan_repeat,
-    stored_before,
+    unfinished_range,
 )
 from jobs.night.rows import write_subscriptions
 from schemas.commitlog import COMMITLOG
@@ -157,15 +157,15 @@ class NightRunner:
         start = self._start(inputs)
         config, events = inputs.broker.config, start.events.events
         if start.is_nothing_new:
-            history = start.stored.history(events, config, self.expressions)
+            history = start.state_before.history(events, config, self.expressions)
             return NightReport(inputs, start.events, history, seconds=time.monotonic() - begun)
         changes = self._changes(inputs.broker.name)
         cut = start.log_plan.cut if start.log_plan else None
-        repeat = plan_repeat(start.stored, cut, start.redo_from, text_of(inputs.hooks), changes)
+        repeat = plan_repeat(start.state_before, cut, start.redo_from, text_of(inputs.hooks), changes)
         state = self._repeat_nights(start, repeat, changes)
         log = IngestedLog(has_messages=False, new=None)
         if inputs.message_log is not None:
-            log = ingest_message_log(inputs.message_log, inputs.bodies, start.stored.last, changes, self._spark)
+            log = ingest_message_log(inputs.message_log, inputs.bodies, start.state_before.last, changes, self._spark)
         night = self._night(start, state, repeat.rest, log, changes)
         outcome = night.run()
         outcome.result.damaged_bodies += log.damaged_bodies
@@ -175,25 +175,25 @@ class NightRunner:
         if Step.REGISTER in inputs.steps:
             write_subscriptions(start, history, changes)
         remarks = _remarks(start, log, outcome, history, night.offsets)
-        fingerprints = {**start.fingerprints, REPEATED_FROM: repeat.nights[0].entry.run if repeat.nights else ""}
+        ledger_texts = {**start.ledger_texts, REPEATED_FROM: repeat.nights[0].entry.run if repeat.nights else ""}
         if log.numbered is not None:
-            fingerprints[NUMBERED_LINES] = log.numbered.text
-        entry = self._commit(changes, ledger_entry(self.job, night, outcome, fingerprints, remarks))
+            ledger_texts[NUMBERED_LINES] = log.numbered.text
+        entry = self._commit(changes, ledger_entry(self.job, night, outcome, ledger_texts, remarks))
         seconds, workers = time.monotonic() - begun, outcome.result.workers
         return NightReport(inputs, start.events, history, outcome, entry, seconds, self._in_spark, workers)
 
     def _start(self, inputs: NightInputs) -> NightStart:
         """Compares the inputs with the tables. Raises UsageError if they do not continue those of earlier nights."""
-        stored = read_state(self.warehouse, by_broker(self.entries).get(inputs.broker.name, ()))
-        is_compiled = keep_compiled(self.warehouse, stored.entries, self.expressions)
-        log_plan = self._plan_log(inputs, stored)
+        before = read_state(self.warehouse, by_broker(self.entries).get(inputs.broker.name, ()))
+        is_compiled = keep_compiled(self.warehouse, before.entries, self.expressions)
+        log_plan = self._plan_log(inputs, before)
         begins_anew = log_plan is not None and log_plan.cut == 0
-        continued = BrokerState(()) if begins_anew else stored
+        continued = BrokerState(()) if begins_anew else before
         given = seen_after_nights(inputs.subscriptions, continued, inputs.redo_from)
         events = night_events(continued, given, inputs.broker.config, self.expressions)
         redo_from = redo_instant(inputs, continued, events)
-        fingerprints = inputs.fingerprints(continued, events)
-        return NightStart(inputs, stored, continued, log_plan, events, redo_from, fingerprints, is_compiled)
+        ledger_texts = inputs.ledger_texts(continued, events)
+        return NightStart(inputs, before, continued, log_plan, events, redo_from, ledger_texts, is_compiled)
 
     def _night(
         self, start: NightStart, state: BrokerState, rest: PhysicalRange | None, log: IngestedLog, changes: Changes
@@ -203,9 +203,9 @@ class NightRunner:
         ``log``: what was read of a message log.
         """
         inputs, steps = start.inputs, start.inputs.steps
-        messages = NewMessages(start.log_plan, inputs.bodies, rest or stored_before(state, steps))
+        messages = NewMessages(start.log_plan, inputs.bodies, rest or unfinished_range(state, steps))
         if log.new is not None:
-            messages = messages.with_stored(log.new)
+            messages = messages.with_stored_range(log.new)
         as_of = max(_end_of_night(inputs, start.events, changes, state.last), state.as_of or 0)
         offsets = _offsets(inputs, state, changes)
         has_queue_ids = log.numbered is None and (inputs.snapshot is not None or state.has_queue_ids)
@@ -215,7 +215,7 @@ class NightRunner:
             forget_undelivered_offsets(state, changes)
         return Night(
             broker=inputs.broker.config, state=state, events=events_until(start.events.events, as_of), offsets=offsets,
-            messages=messages, pop_groups=_pop_groups(start.fingerprints, state.last), changes=changes,
+            messages=messages, pop_groups=_pop_groups(start.ledger_texts, state.last), changes=changes,
             expressions=self.expressions, session=self._spark, as_of=as_of, steps=steps, hooks=inputs.hooks,
         )  # fmt: skip
 
@@ -254,7 +254,12 @@ class NightRunner:
 
     def _repeat_nights(self, start: NightStart, repeat: Repeat, changes: Changes) -> BrokerState:
         """Repeats nights, and removes what the new night makes again. Returns the state after them."""
-        events, continued, inputs, broker = start.events.events, start.continued, start.inputs, start.inputs.broker
+        events, inputs, broker, last = (
+            start.events.events,
+            start.inputs,
+            start.inputs.broker,
+            start.continued_state.last,
+        )
         if not start.has_windows:  # repeated nights may have late messages of earlier ones
             plan_older_nights(repeat.state, events, start.read_queues, self.expressions, changes)
         state = repeat.state
@@ -262,9 +267,8 @@ class NightRunner:
             known = {**start.read_queues, **past.offsets.read_queues}
             past = replace(past, offsets=replace(past.offsets, read_queues=known))
             config = past.entry.broker
-            if continued.last is not None:
-                before, is_given = continued.last.broker, broker.version_from == GIVEN
-                config = repeated_config(past.entry, before, broker.config, is_given)
+            if last is not None:
+                config = repeated_config(past.entry, last.broker, broker.config, broker.version_from == GIVEN)
             state = self.repeat_night(config, past, state, events, changes, inputs.hooks)
         state = replace(state, entries=[*state.entries, *repeat.undelivered])
         forget_unsettled(state, start.log_plan, changes)
@@ -283,17 +287,17 @@ class NightRunner:
     ) -> BrokerState:
         """Repeats a night with its own name and end, and with ``hooks`` if it had some. Returns the state after it."""
         as_of = past.entry.as_of or 0
-        stored = past.stored if past.stored[0] < past.stored[1] else None
+        stored_range = past.stored_range if past.stored_range[0] < past.stored_range[1] else None
         night = Night(
             broker=config, state=state, events=events_until(events, as_of), offsets=past.offsets,
-            messages=NewMessages(stored=stored), pop_groups=_pop_groups(past.entry.inputs, state.last),
+            messages=NewMessages(stored_range=stored_range), pop_groups=_pop_groups(past.entry.inputs, state.last),
             changes=replace(changes, run=past.entry.run), expressions=self.expressions, session=self._spark,
             as_of=as_of, hooks=hooks if past.entry.hooks else (),
         )  # fmt: skip
         outcome = night.run()
         rows = outcome.rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
-        inputs = {**past.entry.inputs, **outcome.decided}
+        inputs = {**past.entry.inputs, **outcome.ledger_texts}
         entry = replace(past.entry, broker_config=config.changed, inputs=inputs)
         return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
 
@@ -311,10 +315,10 @@ def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, la
     reads_messages = inputs.message_log is not None or (last is not None and MESSAGE_LOG in last.inputs)
     if not reads_messages and last is not None and INPUTS_END in last.inputs:
         return int(last.inputs[INPUTS_END])
-    stored = last_stored(changes) or 0
+    last_stored_at = last_stored(changes) or 0
     if not reads_messages or not events.events:
-        return stored
-    return max(stored, events.events[-1].at)
+        return last_stored_at
+    return max(last_stored_at, events.events[-1].at)
 
 
 def _offsets(inputs: NightInputs, state: BrokerState, changes: Changes) -> BrokerOffsets:
@@ -331,37 +335,37 @@ def _offsets(inputs: NightInputs, state: BrokerState, changes: Changes) -> Broke
 
 
 def ledger_entry(
-    job: str, night: Night, outcome: NightOutcome, fingerprints: Mapping[str, str], remarks: Sequence[str]
+    job: str, night: Night, outcome: NightOutcome, ledger_texts: Mapping[str, str], remarks: Sequence[str]
 ) -> LedgerEntry:
-    """The ledger entry of a night, without the states of tables, and with the ``fingerprints`` of its inputs."""
+    """The ledger entry of a night, without the states of tables, and with the ``ledger_texts`` of what it read."""
     state, steps, messages, changes = night.state, night.steps, night.messages, night.changes
-    plan, last = messages.plan, state.last
-    ingested_to = _ingested_to(state, plan, MESSAGE_LOG in fingerprints, outcome, changes)
+    log_plan, last = messages.log_plan, state.last
+    ingested_to = _ingested_to(state, log_plan, MESSAGE_LOG in ledger_texts, outcome, changes)
     dispatched_to, delivered_to = (last.dispatched_to, last.delivered_to) if last else (None, None)
     if Step.DISPATCH in steps:
         dispatched_to = ingested_to
     elif Step.DELIVER not in steps:
         dispatched_to = _not_beyond(messages, dispatched_to)
     delivered_to = dispatched_to if Step.DELIVER in steps else _not_beyond(messages, delivered_to)
-    cut = "" if plan is None or plan.cut is None else str(plan.cut)
-    inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
+    cut = "" if log_plan is None or log_plan.cut is None else str(log_plan.cut)
+    inputs = {**(last.inputs if last else {}), **ledger_texts, CUT: cut, INPUTS_END: str(night.as_of)}
     if Step.DELIVER in steps:
-        stored = last_stored(changes)
-        inputs[LAST_STORED] = "" if stored is None else str(stored)
-        inputs |= outcome.decided
+        last_stored_at = last_stored(changes)
+        inputs[LAST_STORED] = "" if last_stored_at is None else str(last_stored_at)
+        inputs |= outcome.ledger_texts
     topics = outcome.rows.topics if night.delivers else night.offsets.read_queues
     inputs[READ_QUEUES] = json.dumps({topic: n for topic, n in night.offsets.read_queues.items() if topic in topics})
     inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
-    if plan is None:
+    if log_plan is None:
         log_start, fingerprint = (last.log_start, last.unsettled) if last else (None, None)
     else:
-        log_start = plan.log.start
+        log_start = log_plan.log.start
         inputs[NOT_COMMITTED] = vanished_text(state.topics, night.offsets.committed)
-        inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
+        inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, log_plan, outcome, changes))
         last_offset = max((file.greatest["commitlog_offset"] for file in changes.files(COMMITLOG)), default=-1)
-        if ingested_to is not None and plan.ranges and plan.ranges[0].start <= last_offset < ingested_to:
-            inputs[LAST_MESSAGE] = last_message(plan.log, last_offset, ingested_to)
-        fingerprint = unsettled(plan.log, ingested_to) if ingested_to is not None else None
+        if ingested_to is not None and log_plan.ranges and log_plan.ranges[0].start <= last_offset < ingested_to:
+            inputs[LAST_MESSAGE] = last_message(log_plan.log, last_offset, ingested_to)
+        fingerprint = unsettled_fingerprint(log_plan.log, ingested_to) if ingested_to is not None else None
     return LedgerEntry(
         changes.run,
         changes.broker_name,
@@ -379,19 +383,22 @@ def ledger_entry(
 
 
 def _not_beyond(messages: NewMessages, offset: int | None) -> int | None:
-    """A physical offset up to which a step is done; it may have new messages before it, which later steps must find."""
+    """The physical offset up to which a step is done that this run leaves out. Its next run begins there.
+
+    ``offset``: where it was before. New messages may be before it.
+    """
     if offset is None:
         return None
-    offsets: list[int] = [offset, *(part.start for part in messages.recovered_ranges), *(messages.stored or ())]
+    offsets: list[int] = [offset, *(part.start for part in messages.recovered_ranges), *(messages.stored_range or ())]
     return min(offsets)
 
 
-def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:
+def _damaged_bodies(state: BrokerState, log_plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:
     """The number of stored messages in the log whose body is damaged."""
     before = state.last.inputs.get(DAMAGED_BODIES) if state.last else "0"
-    if before == "0" and not plan.cut and not outcome.result.damaged_bodies:
+    if before == "0" and not log_plan.cut and not outcome.result.damaged_bodies:
         return 0
-    damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", plan.log.start)]
+    damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", log_plan.log.start)]
     return len(changes.rows(COMMITLOG, ["commitlog_offset"], damaged))
 
 
@@ -401,16 +408,16 @@ def last_stored(changes: Changes) -> int | None:
 
 
 def _ingested_to(
-    state: BrokerState, plan: LogPlan | None, reads_message_log: bool, outcome: NightOutcome, changes: Changes
+    state: BrokerState, log_plan: LogPlan | None, reads_message_log: bool, outcome: NightOutcome, changes: Changes
 ) -> int | None:
     """The physical offset up to which the log is in commitlog."""
     before = state.last.ingested_to if state.last else None
-    if outcome.settled is not None:
-        return outcome.settled
-    if plan is not None and plan.cut:
-        return plan.cut
-    if plan is not None:
-        return plan.log.start if before is None else before
+    if outcome.settled_to is not None:
+        return outcome.settled_to
+    if log_plan is not None and log_plan.cut:
+        return log_plan.cut
+    if log_plan is not None:
+        return log_plan.log.start if before is None else before
     if not reads_message_log:
         return before
     ends = (file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG))
@@ -430,8 +437,8 @@ def _remarks(
     history: Sequence[SubscriptionRow],
     offsets: BrokerOffsets,
 ) -> list[str]:
-    inputs, nights, as_of = start.inputs, start.continued.nights, start.stored.as_of
-    has_messages = log.has_messages or not start.stored.topics
+    inputs, nights, as_of = start.inputs, start.continued_state.nights, start.state_before.as_of
+    has_messages = log.has_messages or not start.state_before.topics
     return [
         *version_remarks(inputs.broker, nights[-1] if nights else None),
         *log_remarks(inputs, start.log_plan, as_of),
@@ -458,10 +465,10 @@ def version_remarks(broker: Broker, last_night: LedgerEntry | None) -> Iterator[
         yield f"other-version: RocketMQ {now} was given, but the store looks like that of {broker.shown}"
 
 
-def log_remarks(inputs: NightInputs, plan: LogPlan | None, as_of: int | None) -> Iterator[str]:
+def log_remarks(inputs: NightInputs, log_plan: LogPlan | None, as_of: int | None) -> Iterator[str]:
     """Remarks on the log. ``as_of``: the end of the last night, ms; None if there was none."""
     broker, snapshot = inputs.broker, inputs.snapshot
-    if plan is None or snapshot is None:
+    if log_plan is None or snapshot is None:
         return
     if as_of is None and broker.name_in_store is not None:
         yield (
@@ -471,36 +478,38 @@ def log_remarks(inputs: NightInputs, plan: LogPlan | None, as_of: int | None) ->
             "a new --warehouse"
         )
     is_older = snapshot.taken_at < (as_of or 0)
-    if plan.deleted is not None:
-        start, end = plan.deleted
+    if log_plan.deleted is not None:
+        start, end = log_plan.deleted
         yield (
             "missed-log: "
             f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before "
             "any night read them: their messages are in no table"
         )
-    if plan.before_first is not None:
-        start, end = plan.before_first
+    if log_plan.before_first is not None:
+        start, end = log_plan.before_first
         yield (
             "earlier-log: "
             f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads "
             "what is before the first night's log. To have those messages, run nightly with a new --warehouse"
         )
-    if plan.cut:
+    if log_plan.cut:
         yield (
             "cut-log: "
-            f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log "
+            f"the log differs from offset {log_plan.cut:,} on from what was read: a broker cuts the end of its log "
             "when it recovers, and an unfinished copy lacks it. The messages from there on, and their deliveries, were "
             "replaced"
             + (". If this is an older copy of the store, run nightly on the newest one to have them back" * is_older)
         )
-    if plan.cut == 0:
+    if log_plan.cut == 0:
         yield f"new-epoch: a new epoch of {broker.name}: all earlier rows of it were replaced"
-    if plan.recovered_ranges:
-        places = counted(len(plan.recovered_ranges), "damaged place of the log was", "damaged places of the log were")
+    if log_plan.recovered_ranges:
+        places = counted(
+            len(log_plan.recovered_ranges), "damaged place of the log was", "damaged places of the log were"
+        )
         yield f"repaired: {places} repaired and read"
-    if plan.recovered_bodies:
+    if log_plan.recovered_bodies:
         messages = counted(
-            len(plan.recovered_bodies), "message with a damaged body has", "messages with a damaged body have"
+            len(log_plan.recovered_bodies), "message with a damaged body has", "messages with a damaged body have"
         )
         yield f"repaired: {messages} the right one now"
 
@@ -531,7 +540,7 @@ def watch_remarks(inputs: NightInputs, as_of: int | None) -> Iterator[str]:
 
 def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
     """Remarks on groups that do not keep up or have no known subscription, and on bodies that are damaged or empty."""
-    behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
+    behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.is_behind]
     if behind:
         yield (
             f"behind: online groups that do not keep up, by their committed offsets: {len(behind)}; the messages "

@@ -488,13 +488,13 @@ REST_IS_MISSING = "the log goes on in the next segment, but the rest of this one
 class RangeResult:
     """The result of a range. ``first`` and ``reached`` are those of its Walk.
 
-    ``settled``: the physical offset from which the next night reads. It is before ``reached`` if the log ends with
+    ``settled_to``: the physical offset from which the next night reads. It is before ``reached`` if the log ends with
     bytes that may still change.
     """
 
     first: int | None
     reached: int
-    settled: int
+    settled_to: int
     result: TaskResult
 
 
@@ -504,21 +504,21 @@ def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> Ra
     rows = CommitlogRows(work.run, bodies, work.wanted)
     traces = TraceReader(work.run)
     walk = Walk(part.segment, part.start, part.stop, part.data_end, part.synchronise)
-    unsettled: int | None = None
+    unsettled_from: int | None = None
     damage: list[Damage] = []
     for piece in walk:
         if isinstance(piece, Damage):
-            unsettled = piece.offset if unsettled is None else unsettled
+            unsettled_from = piece.offset if unsettled_from is None else unsettled_from
             damage.append(piece)
             if len(damage) == DAMAGE_AT_ONCE:
                 _quarantine(writer, damage)
             continue
-        unsettled = None
+        unsettled_from = None
         records: Records = piece
         at_the_end = part.ends_log and walk.reached >= part.data_end < part.segment.end
         if at_the_end and is_unfinished(piece, part.data_end, store, part.seen):
             records = piece.first(len(piece) - 1)
-            unsettled = piece.offset + int(piece.at("start")[-1])
+            unsettled_from = piece.offset + int(piece.at("start")[-1])
         if len(records):
             batch, messages = rows.rows(records)
             is_damaged = batch["body_is_damaged"].to_numpy(zero_copy_only=False)
@@ -532,8 +532,8 @@ def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> Ra
     if part.followed_by is not None and reached < part.followed_by:
         damage.append(Damage(part.segment.path, reached, REST_IS_MISSING, b""))
     _quarantine(writer, damage)
-    settled = walk.reached if unsettled is None or not part.ends_log else unsettled
-    return RangeResult(walk.first, walk.reached, settled, writer.close())
+    settled_to = walk.reached if unsettled_from is None or not part.ends_log else unsettled_from
+    return RangeResult(walk.first, walk.reached, settled_to, writer.close())
 
 
 def _end_of_segment(walk: Walk, followed_by: int | None) -> int:

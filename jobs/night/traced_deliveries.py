@@ -63,7 +63,7 @@ class TracedDeliveries:
 
     ``end``: the physical offset up to which the night goes. ``as_of``: its end, ms. ``log_start``: the physical offset
     at which its log begins. Since traces come late, those of the night before are compared with deliveries of both
-    nights. ``popping``: the groups whose pops the broker writes down. ``broadcasting``: the groups and topics each of
+    nights. ``recorded``: the groups whose pops the broker writes down. ``broadcasting``: the groups and topics each of
     whose clients gets every message.
     """
 
@@ -74,11 +74,11 @@ class TracedDeliveries:
         end: int,
         as_of: int,
         log_start: int,
-        popping: Collection[str] = (),
+        recorded: Collection[str] = (),
         broadcasting: Collection[GroupTopic] = (),
     ) -> None:
         self._state, self._changes = state, changes
-        self._popping, self._broadcasting = popping, broadcasting
+        self._recorded, self._broadcasting = recorded, broadcasting
         self._end, self._as_of, self._log_start = end, as_of, log_start
         self._first_trace = filtered_to(state.nights[:-1])
         self._before = state.nights[-1].run if state.nights else ""
@@ -92,7 +92,7 @@ class TracedDeliveries:
             return {}
         repeated = rows.filter(pa.array(_is_repeated(rows)))
         groups = {group for group, _ in self._open_keys} | set(repeated["consumer_group"].to_pylist())
-        groups |= {*self._popping}
+        groups |= {*self._recorded}
         rows = rows.filter(pc.is_in(rows["consumer_group"], value_set=pa.array(sorted(groups), pa.string())))
         if not len(rows):
             return {}
@@ -211,7 +211,7 @@ class TracedDeliveries:
 
     def _recorded_pops(self, traced: pa.Table) -> pa.Table:
         """The pops of the broker's record that handed out some messages to the groups that traced them, by time."""
-        groups = [group for group in pc.unique(traced["consumer_group"]).to_pylist() if group in self._popping]
+        groups = [group for group in pc.unique(traced["consumer_group"]).to_pylist() if group in self._recorded]
         offsets = traced["commitlog_offset"].to_pylist() if groups else []
         where = [one_of("source", [RECORDED]), one_of("consumer_group", groups), one_of("commitlog_offset", offsets)]
         return sorted_by(

@@ -128,11 +128,11 @@ OTHER = "other", "T"
         (PopGroups(frozenset({KEY})), {OTHER: (150, 160)}, (BEGINNING, 199), [(199, FOREVER)]),
         (PopGroups(), {KEY: (150, 160)}, (120, 199), [(150, FOREVER)]),
         (PopGroups(frozenset({KEY})), {}, (120, 199), [(199, FOREVER)]),
-        (PopGroups(pulling=frozenset({KEY})), {KEY: (150, 160)}, (120, 199), [(150, 161)]),
-        (PopGroups(pulling=frozenset({KEY})), {KEY: (150, 160)}, (BEGINNING, 199), [(150, 161)]),
+        (PopGroups(set_to_pull=frozenset({KEY})), {KEY: (150, 160)}, (120, 199), [(150, 161)]),
+        (PopGroups(set_to_pull=frozenset({KEY})), {KEY: (150, 160)}, (BEGINNING, 199), [(150, 161)]),
         (PopGroups(frozenset({KEY})), {KEY: (150, 160)}, (BEGINNING, 199), [(150, FOREVER)]),
         (PopGroups(frozenset({KEY})), {KEY: (150, 160)}, (90, 199), [(150, FOREVER)]),
-        (PopGroups(pulling=frozenset({KEY})), {}, (120, 199), []),
+        (PopGroups(set_to_pull=frozenset({KEY})), {}, (120, 199), []),
     ],
 )
 def test_a_group_that_is_switched_while_it_is_online(

@@ -78,7 +78,7 @@ def test_a_group_that_keeps_up_has_committed_what_was_stored_30_s_before(age: in
     saved_at = 100 * MINUTE
     offsets = BrokerOffsets({("cg", "T"): {0: 50}}, saved_at, stored_at=lambda topic, queue_id, at: saved_at - age)
     (group,) = plan(events_of(REGISTER % 0), offsets).groups
-    assert (group.behind, group.decided_to) == (is_behind, {0: 50} if is_behind else {})
+    assert (group.is_behind, group.decided_to) == (is_behind, {0: 50} if is_behind else {})
 
 
 @pytest.mark.parametrize(("committed", "decided_to"), [(60, 60), (40, 50)])
@@ -87,7 +87,7 @@ def test_a_group_that_was_behind_still_is_in_a_short_night(committed: int, decid
     as_of = 100 * MINUTE
     offsets = BrokerOffsets({("cg", "T"): {0: committed}}, as_of + 10_000, stored_at=stored_every_minute)
     (group,) = plan(events_of(REGISTER % 0), offsets, came_to(50, 100, as_of)).groups
-    assert (group.behind, group.decided_to) == (True, {0: decided_to})
+    assert (group.is_behind, group.decided_to) == (True, {0: decided_to})
 
 
 @pytest.mark.parametrize("seconds", [10, 40])
@@ -95,7 +95,7 @@ def test_a_group_that_was_behind_still_is_in_a_short_night(committed: int, decid
 def test_a_group_that_was_behind_and_begins_again_has_time_to_commit(again: Sequence[str], seconds: int) -> None:
     offsets = BrokerOffsets({("cg", "T"): {0: 10}}, 106 * MINUTE + 1_000 * seconds, stored_at=stored_every_minute)
     made = plan(events_of(REGISTER % 0, *again), offsets, came_to(50, 100, 100 * MINUTE))
-    assert made.groups[0].behind == (seconds > 30)
+    assert made.groups[0].is_behind == (seconds > 30)
 
 
 def pulls(made: NightPlan, *stored_at: int, offset: int = 7) -> list[int]:
@@ -378,4 +378,4 @@ def test_the_broker_keeps_how_far_pops_have_read(in_order: bool, merges: bool, e
     assert {window.range_of(0)[1] for window in planned.online if window.topic == topic} == {end}
     (group,) = [group for group in planned.groups if group.key == ("cg", topic)]
     assert group.decided_to == ({0: 50} if end == 50 else {})
-    assert not group.behind, "it is not for long"
+    assert not group.is_behind, "it is not for long"
