@@ -9,7 +9,7 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.names import retry_topics, subscribed_topic
-from filtering.pops.handed_out import NONE, RENEWAL, Records, handed_out, matching
+from filtering.pops.handed_out import NONE, Records, handed_out, matching
 from filtering.pops.modes import PopGroups, PopModes, Pops, as_consumed, pulled_rows
 from filtering.subscription_data import TAG, new_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent, event_line, parse_event
@@ -59,8 +59,8 @@ def test_a_checkpoint_after_an_offset_reset_is_another_delivery() -> None:
 def test_a_late_acknowledgement_of_the_former_checkpoint_does_not_make_a_delivery_a_renewal() -> None:
     """A client kept a message while the broker was killed, and acknowledged it after it was handed out again."""
     for acknowledged_at, expected in (
-        (105 + RENEWAL, [(7, 100, 115, NONE)]),
-        (106 + RENEWAL, [(7, 100, 110, 106 + RENEWAL), (7, 105, 115, NONE)]),
+        (5_105, [(7, 100, 115, NONE)]),
+        (5_106, [(7, 100, 110, 5_106), (7, 105, 115, NONE)]),
     ):
         late = Records(*np.array([[7], [100], [3], [acknowledged_at]], np.int64))
         assert deliveries(records((7, 100, 1), (7, 105, 2)), late) == expected

@@ -13,7 +13,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.broadcasting import broadcasting_clients, clients_that_pulled
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.plan import NightPlan, first_difference, plan_night
-from filtering.delivery.pull_window import Reason, WindowKind
+from filtering.delivery.pull_window import Reason, StartReason, WindowKind
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent, in_order, parse_event
 from filtering.subscriptions.history import subscription_history
@@ -82,9 +82,18 @@ def test_each_delivery_is_told_once_when_the_first_client_pulls_it(seed: int) ->
     assert uncertain == {message for message, times in delivered_at.items() if times != [message]}
 
 
-def test_why_it_is_uncertain() -> None:
-    (change,) = planned(in_order(map(parse_event, [come(10, "c1", "first")])), None).uncertain_ranges
-    assert (change.reason, change.stored_from, change.stored_to) == (Reason.OWN_OFFSETS, BEGINNING, 10)
+@pytest.mark.parametrize(
+    ("consume_from", "begin", "reason"),
+    [("first", BEGINNING, StartReason.FIRST), (4, 4, StartReason.TIME_OF_BROADCASTING)],
+)
+def test_why_a_client_pulls_what_waits_for_it_and_why_it_is_uncertain(
+    consume_from: str | int, begin: int, reason: StartReason
+) -> None:
+    plan = planned(in_order(map(parse_event, [come(10, "c1", consume_from)])), None)
+    waiting = [window for window in plan.backlog + plan.online if window.stored_from < 10]
+    assert [(window.reason, window.stored_from, window.stored_to) for window in waiting] == [(reason, begin, 10)]
+    (change,) = plan.uncertain_ranges
+    assert (change.reason, change.stored_from, change.stored_to) == (Reason.OWN_OFFSETS, begin, 10)
 
 
 def test_a_client_that_leaves_under_another_id_changes_who_waits() -> None:

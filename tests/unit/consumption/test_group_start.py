@@ -70,17 +70,19 @@ def test_of_a_retry_topic(consume_from: ConsumeStart, min_offset: int, reason: S
 
 
 @pytest.mark.parametrize(
-    ("so_far", "resets", "reason"),
+    ("so_far", "resets", "begins_at", "reason"),
     [
-        (committed(5, 100), [], StartReason.COMMITTED),
-        (committed(5, 100), [reset(50, 9)], StartReason.COMMITTED),
-        (committed(5, 100), [reset(200, 9)], StartReason.RESET),
-        (OffsetsSoFar(), [reset(200, 9)], StartReason.RESET),
-        (OffsetsSoFar(), [reset(AT + 1, 9)], StartReason.LAST),
+        (committed(5, 100), [], 5, StartReason.COMMITTED),
+        (committed(5, 100), [reset(50, 9)], 5, StartReason.COMMITTED),
+        (committed(5, 100), [reset(200, 9)], 9, StartReason.RESET),
+        (committed(5, 100), [reset(200, 0)], 0, StartReason.RESET),
+        (OffsetsSoFar(), [reset(200, 9)], 9, StartReason.RESET),
+        (OffsetsSoFar(), [reset(AT + 1, 9)], None, StartReason.LAST),
     ],
 )
 def test_at_an_offset_that_the_broker_has(
-    so_far: OffsetsSoFar, resets: list[SubscriptionEvent], reason: StartReason
+    so_far: OffsetsSoFar, resets: list[SubscriptionEvent], begins_at: int | None, reason: StartReason
 ) -> None:
     start = GroupStart(("cg", "T"), LAST, so_far, BrokerOffsets(min_offsets={"T": {0: 3}}, log_start=900))
     assert start.reasons([0], AT, resets)[0] is reason
+    assert start.position(AT, resets).offsets.get(0) == begins_at

@@ -93,9 +93,10 @@ def test_the_first_new_message_of_the_topic_ends_all_old_queues(begin: int) -> N
     assert restarts(log, begin) == [QueueRestart(0, 5, 1_005, ended=3), QueueRestart(1, 5, 1_005, ended=2)]
 
 
-def test_offsets_stay_where_the_old_messages_are_no_longer_in_the_log() -> None:
+@pytest.mark.parametrize(("log_start", "keeps_offsets"), [(2, False), (3, True)])
+def test_offsets_stay_where_the_last_old_message_is_no_longer_in_the_log(log_start: int, keeps_offsets: bool) -> None:
     log = [*entries_of(0, 3), *entries_of(1, 2), *entries_of(0, 2)]
-    assert restarts(log, 5, log_start=3) == [QueueRestart(0, 5, 1_005, ended=3, keeps_offsets=True)]
+    assert restarts(log, 5, log_start) == [QueueRestart(0, 5, 1_005, ended=3, keeps_offsets=keeps_offsets)]
 
 
 def test_the_ends_at_an_instant_are_of_each_queue_alone() -> None:

@@ -54,6 +54,8 @@ def test_what_a_deep_predicate_shares_is_not_repeated() -> None:
     predicate = compile(text).spark_predicate()
     uses = Counter(re.findall(r"\bs\d+\.v\d+\b", predicate))
     assert (len(predicate) < 2_000_000, min(uses.values())) == (True, 2)
+    for number in (0, 7, 199):
+        assert predicate.count(f".v) = {number} AND NOT properties['b{number}']") == 1
 
 
 def test_the_text_of_a_deep_expression_takes_little_more_memory_than_the_text() -> None:
