@@ -169,39 +169,39 @@ def filter_windows(
     words = bits.shape[1]
     stage1, stage2 = np.empty(words, np.uint64), np.empty(words, np.uint64)
     false_positives, failed = np.empty(words, np.uint64), np.empty(words, np.uint64)
-    hit = np.empty(words, np.uint64)
-    own = dropping = 0
+    has_bits = np.empty(words, np.uint64)
+    received_rows = dropped_rows = 0
     for window in range(first, len(windows)):
-        if own == len(received.bits) or dropping == len(dropped.bits):
-            return window, own, dropping
+        if received_rows == len(received.bits) or dropped_rows == len(dropped.bits):
+            return window, received_rows, dropped_rows
         if windows[window, MASK] == NO_ENTRIES:
             continue
         tags, expression = bits[windows[window, TAGS]], bits[windows[window, EXPRESSION]]
         client, failure = bits[windows[window, CLIENT_TAGS]], bits[windows[window, FAILURE]]
-        mask, live = block.masks[windows[window, MASK]], windows[window, LIVE]
-        result, rest = received.bits[own], dropped.bits[dropping]
+        mask, live_row = block.masks[windows[window, MASK]], windows[window, LIVE]
+        result, client_drops = received.bits[received_rows], dropped.bits[dropped_rows]
         differs = drops = fails = false_hits = np.uint64(0)
         for word in range(words):
             stage1[word] = tags[word] & mask[word]
-        if live >= 0:
-            decided = block.live_entries[live]
-            for word in range(words):  # Numba takes seconds to compile hit[:] = decided.
-                hit[word] = decided[word]
+        if live_row >= 0:
+            bit_map_used = block.live_entries[live_row]
+            for word in range(words):  # Numba takes seconds to compile has_bits[:] = bit_map_used.
+                has_bits[word] = bit_map_used[word]
             for position in bit_pos[window]:
-                _and(hit, planes[position])
+                _and(has_bits, planes[position])
             for word in range(words):
-                passes = stage1[word] & (hit[word] | ~decided[word])
+                passes = stage1[word] & (has_bits[word] | ~bit_map_used[word])
                 stage1[word] = passes
-                false_positives[word] = passes & decided[word] & ~expression[word]
+                false_positives[word] = passes & bit_map_used[word] & ~expression[word]
                 false_hits |= false_positives[word]
         for word in range(words):
             returned = stage1[word] & expression[word]
             stage2[word] = returned
             result[word] = returned & client[word]
-            rest[word] = returned & ~client[word]
+            client_drops[word] = returned & ~client[word]
             failed[word] = failure[word] & mask[word]
             differs |= result[word] ^ expression[word]
-            drops |= rest[word]
+            drops |= client_drops[word]
             fails |= failed[word]
         any_received = False
         for queue in range(len(bounds) - 1):
@@ -216,12 +216,12 @@ def filter_windows(
                 cell[EVALUATION_ERRORS] = count_range(failed, start, end)
             any_received |= cell[DELIVERED] > 0
         if differs and any_received:
-            received.windows[own] = window
-            own += 1
+            received.windows[received_rows] = window
+            received_rows += 1
         if drops:
-            dropped.windows[dropping] = window
-            dropping += 1
-    return len(windows), own, dropping
+            dropped.windows[dropped_rows] = window
+            dropped_rows += 1
+    return len(windows), received_rows, dropped_rows
 
 
 @compiled
@@ -669,9 +669,11 @@ class TopicFilters:
         done, words = 0, block.matches.shape[1]
         while done < self.window_count:
             received, dropped = BitsOfWindows.empty(words), BitsOfWindows.empty(words)
-            done, owned, losing = filter_windows(windows, done, block, self._bit_pos, bounds, counts, received, dropped)
-            all_received.append((received.windows[:owned], received.bits[:owned]))
-            all_dropped.append((dropped.windows[:losing], dropped.bits[:losing]))
+            done, received_rows, dropped_rows = filter_windows(
+                windows, done, block, self._bit_pos, bounds, counts, received, dropped
+            )
+            all_received.append((received.windows[:received_rows], received.bits[:received_rows]))
+            all_dropped.append((dropped.windows[:dropped_rows], dropped.bits[:dropped_rows]))
         return all_received, all_dropped
 
     def _delivered(self, matches: Matches, counts: Int64s, received: list[tuple[Int32s, Words]]) -> MatchSets:

@@ -349,7 +349,7 @@ class PopOutcomes:
     ) -> None:
         self._subscriptions, self._recorded, self._expressions = subscriptions, recorded, expressions
         self._groups = groups
-        self.told_how_to_consume = groups.set_to_pop | groups.set_to_pull
+        self.mode_was_set = groups.set_to_pop | groups.set_to_pull
         """The groups and topics of remoting clients whose mode an operator once set."""
         self._differing = states_by_key(differing_states(events))
         """When clients of groups had different subscriptions, by group and topic."""
@@ -432,7 +432,7 @@ class PopOutcomes:
             ended = [until for _, until in self._recorded.get(subscribed, ()) if until < FOREVER]
             held_from = (*self._left.get(group, ()), *(until - HELD_PULL_MS for until in ended))
             held = [(begin, begin + HELD_PULL_MS) for begin in held_from]
-            may_be[own] = is_redelivered[own] & (subscribed in self.told_how_to_consume)
+            may_be[own] = is_redelivered[own] & (subscribed in self.mode_was_set)
             may_be[own] |= are_within(held, popped_at[own], popped_at[own])
         return may_be
 

@@ -166,9 +166,9 @@ class NightPops:
         return counts
 
     def _passed_over(self, pops: pa.Table, messages: QueuedMessages) -> Iterator[tuple[GroupTopic, PassedOver]]:
-        switched = self._outcomes.told_how_to_consume
-        by_key = positions_by(pops, ["consumer_group", "topic"]) if switched else ()
-        popped = {key: own for key, own in by_key if key in switched}
+        mode_was_set = self._outcomes.mode_was_set
+        by_key = positions_by(pops, ["consumer_group", "topic"]) if mode_was_set else ()
+        popped = {key: own for key, own in by_key if key in mode_was_set}
         if not popped:
             return
         handed = pops["commitlog_offset"].fill_null(NONE).to_numpy()
