@@ -90,7 +90,7 @@ def test_why_a_client_pulls_what_waits_for_it_and_why_it_is_uncertain(
     consume_from: str | int, begin: int, reason: StartReason
 ) -> None:
     plan = planned(in_order(map(parse_event, [come(10, "c1", consume_from)])), None)
-    waiting = [window for window in plan.backlog + plan.online if window.stored_from < 10]
+    waiting = [window for window in [*plan.backlog, *plan.online] if window.stored_from < 10]
     assert [(window.reason, window.stored_from, window.stored_to) for window in waiting] == [(reason, begin, 10)]
     (change,) = plan.uncertain_ranges
     assert (change.reason, change.stored_from, change.stored_to) == (Reason.OWN_OFFSETS, begin, 10)
