@@ -432,6 +432,8 @@ def without_not(node: Predicate) -> Predicate:
 
 def opposite(node: Predicate) -> Predicate:
     """The predicate that is true for exactly the other messages."""
+    if isinstance(node, Constant):
+        return FALSE if node.value else TRUE
     return node.operand if isinstance(node, Not) else Not(node)
 
 

@@ -175,7 +175,7 @@ def _transitions(trie: _Trie, classes: Numbers, otherwise: int) -> tuple[Numbers
     ``otherwise`` if no search text begins so. A state is an end if a text ends there, or at a shorter state.
     """
     states = len(trie.children)
-    steps = np.full((states, 1 << int(classes.max()).bit_length()), otherwise, np.int32)
+    steps = np.full((states, len(np.unique(classes))), otherwise, np.int32)
     shorter = [otherwise] * states
     is_end = np.array([bool(numbers) for numbers in trie.texts])
     in_breadth = [0]

@@ -26,7 +26,6 @@ from filtering.predicate import (
     TRUE,
     And,
     Comparison,
-    Constant,
     IsNumber,
     IsPresent,
     IsTrueText,
@@ -59,8 +58,6 @@ class PredicateBuilder:
 
     def negation(self, predicate: Predicate) -> Predicate:
         """The predicate that is true for exactly the other messages."""
-        if predicate is TRUE or predicate is FALSE:
-            return FALSE if predicate is TRUE else TRUE
         return opposite(predicate)
 
 
@@ -149,7 +146,7 @@ def _is_number(leaves: Iterable[PropertyLeaf], type_: NumberType) -> bool:
 
 
 def _narrowed(leaves: list[PropertyLeaf]) -> list[PropertyLeaf] | None:
-    """All of the leaves without those that others imply; None if a range is empty. No leaf is a TextIn."""
+    """All of the distinct leaves without those that others imply; None if a range is empty. No leaf is a TextIn."""
     ranges = _narrowed_ranges([leaf for leaf in leaves if isinstance(leaf, NumberIs)])
     if ranges is None:
         return None
@@ -157,7 +154,7 @@ def _narrowed(leaves: list[PropertyLeaf]) -> list[PropertyLeaf] | None:
     for leaf in leaves:
         if isinstance(leaf, IsNumber) and not _is_number(kept, leaf.type):
             kept.append(leaf)
-    return kept or leaves[:1]
+    return kept or leaves
 
 
 def _narrowed_ranges(leaves: list[NumberIs]) -> list[PropertyLeaf] | None:
@@ -312,12 +309,8 @@ class NormalFormBuilder(PredicateBuilder):
         return self._combined(Or, And, terms)
 
     def negation(self, predicate: Predicate) -> Predicate:
-        if isinstance(predicate, Constant):
-            return FALSE if predicate.value else TRUE
-        if isinstance(predicate, Not):
-            return predicate.operand
         if not isinstance(predicate, (And, Or)):
-            return Not(predicate)
+            return opposite(predicate)
         known = self._negations
         stack = [predicate]
         while stack:

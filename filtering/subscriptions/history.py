@@ -16,6 +16,7 @@ from filtering.sql92 import Expressions
 from filtering.subscription_data import SUB_ALL, ConsumerGroupInfo, Subscription, expression_type, is_tag_type
 from filtering.subscriptions.events import SENT_WITH_REQUESTS, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.subscription_row import State, SubscriptionRow, compile_subscription
+from filtering.time_spans import BEGINNING
 
 # States that follow each other: each holds until the next one begins.
 
@@ -253,7 +254,10 @@ def state_at(states: Iterable[StateType], instant: int) -> StateType | None:
 
 
 def in_force_after(
-    events: Sequence[SubscriptionEvent], broker: BrokerConfig, expressions: Expressions | None = None, since: int = 0
+    events: Sequence[SubscriptionEvent],
+    broker: BrokerConfig,
+    expressions: Expressions | None = None,
+    since: int = BEGINNING,
 ) -> list[SubscriptionRow]:
     """The subscriptions in force after all of ``events``, and not before ``since`` (ms)."""
     end = max([since, *(event.at for event in events)])

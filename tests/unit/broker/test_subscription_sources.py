@@ -247,6 +247,7 @@ def test_an_empty_file_has_no_events() -> None:
         ({"typ": "SQL92"}, "typ is not known; did you mean type?"),
         ({"group": ""}, "group must be a text"),
         ({"topic": 7}, "topic must be a text, not 7"),
+        ({"topic": [0] * 90}, f"topic must be a text, not [{'0, ' * 19}0,…"),
         ({"expression": 5}, "expression must be a text"),
         ({"type": ["SQL92"]}, "type must be a text"),
         ({"sub_version": 1.5}, "sub_version must be a whole number"),

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.delivery.message_filter import MessageFilter, message_filters
+from filtering.delivery.message_filter import MessageFilter, message_filter, message_filters
 from filtering.predicate import TRUE, TagsCodeIn, holds
 from filtering.subscription_data import Subscription
-from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import in_force_at, subscription_history
+from filtering.subscriptions.events import ConsumeMode, Operation, SubscriptionEvent
+from filtering.subscriptions.history import in_force_at, registered_alone, subscription_history
 from filtering.tags_code import tags_code
 
 FILTERING = BrokerConfig(enable_property_filter=True, enable_calc_filter_bit_map=True, enable_consume_queue_ext=True)
@@ -42,6 +42,13 @@ def test_what_a_group_gets_has_its_tag_and_not_only_the_hash() -> None:
     assert got == {"Aa": True, "BB": False, "other": False}
     (by_expression,) = filters_of(expression="n = 1", type="SQL92")
     assert [holds(by_expression.delivered, {"n": n}, 0) for n in ("1", "2")] == [True, False]
+
+
+@pytest.mark.parametrize(("mode", "most"), [(ConsumeMode.PULL, None), (ConsumeMode.POP, 17)])
+def test_only_a_group_that_pops_gives_a_message_up(mode: ConsumeMode, most: int | None) -> None:
+    row = registered_alone("cg", Subscription(topic="T", expression="*", type="TAG", version=7), FILTERING)
+    own = message_filter(replace(row, mode=mode), (), FILTERING, most_attempts=17)
+    assert own == MessageFilter("cg", "T", most_attempts=most)
 
 
 def test_an_empty_type_is_a_tag_subscription_without_tags() -> None:
