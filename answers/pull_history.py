@@ -53,7 +53,7 @@ from filtering.subscriptions.history import in_force_at, states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING
 from schemas.commitlog import COMMITLOG
-from schemas.delta.table_rows import least, one_of, sorted_by, tuples, within
+from schemas.delta.table_rows import filtered, least, one_of, sorted_by, tuples, within
 from schemas.errors import time_text
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS, POPS
@@ -484,9 +484,12 @@ class FirstStarts:
         return max(low, int(offsets[at] if at < len(offsets) else offsets[-1] + 1 if at else 0))
 
     def _read_entries(self, topic: str, queue_id: int) -> tuple[Int64s, Int64s]:
-        """The queue offsets and store times (ms) of a queue's entries, ascending."""
-        columns = ["queue_offset", "store_timestamp"]
-        rows = sorted_by(self._facts.rows(CONSUMEQUEUE, columns, in_queue(topic, queue_id)), "queue_offset")
+        """The queue offsets and store times (ms) of a queue's entries, in the order of the log.
+
+        Offsets begin at 0 again where the queue does.
+        """
+        columns = ["queue_offset", "store_timestamp", "commitlog_offset"]
+        rows = sorted_by(self._facts.rows(CONSUMEQUEUE, columns, in_queue(topic, queue_id)), "commitlog_offset")
         return rows["queue_offset"].to_numpy(), rows["store_timestamp"].to_numpy()
 
 
@@ -517,15 +520,14 @@ def started_last_night(facts: BrokerFacts) -> list[str]:
 
 def _started(facts: BrokerFacts, starts: FirstStarts, topic: str, groups: Mapping[str, int]) -> Iterator[str]:
     """``groups``: when each began on the topic (ms)."""
-    in_topic = one_of("topic", [topic])
-    begin = max(
-        facts.last.log_start or 0, *(facts.begins.get(queue, 0) for queue in facts.begins if queue[0] == topic), 0
-    )
-    before = [in_topic, within("store_timestamp", below=max(groups.values())), within("commitlog_offset", begin)]
-    rows = sorted_by(facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset", "store_timestamp"], before), "queue_offset")
+    in_log = within("commitlog_offset", facts.last.log_start or 0)
+    before = [one_of("topic", [topic]), within("store_timestamp", below=max(groups.values())), in_log]
+    columns = ["queue_id", "queue_offset", "store_timestamp", "commitlog_offset"]
+    rows = sorted_by(facts.rows(CONSUMEQUEUE, columns, before), "commitlog_offset")
     messages: defaultdict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     for queue_id in pc.unique(rows["queue_id"]).to_pylist():
-        queue_rows = rows.filter(pc.equal(rows["queue_id"], queue_id))
+        in_queue_now = within("commitlog_offset", facts.begins.get((topic, queue_id), 0))
+        queue_rows = filtered(rows, [one_of("queue_id", [queue_id]), in_queue_now])
         offsets, times = queue_rows["queue_offset"].to_numpy(), queue_rows["store_timestamp"].to_numpy()
         for group, at in groups.items():
             start = starts.start((group, topic, queue_id))

@@ -156,3 +156,22 @@ def test_offsets_stay_if_an_expired_queue_is_removed(broker: GrowingBroker, new_
     assert numbers(broker, "new") == [*range(first, end)]
     assert numbers(broker, "away") == [*range(5), *range(first + 5, end)]
     assert broker.passes_audits()
+
+
+def test_what_a_new_group_missed_is_counted_in_the_other_queues_of_a_removed_one(broker: GrowingBroker) -> None:
+    """Queue 1 is removed, and begins again with four messages. Queue 0 has five older ones, of which it gets none."""
+    broker.log.append(6, queue_id=1)
+    save(broker, there=10)
+    assert broker.night([THERE]).code == 0
+    segment = broker.log.segment
+    broker.log.append(1, "Other", body=b"x" * (segment - len(broker.log.data) % segment))
+    broker.log.append(5)
+    broker.log.queues.pop(("T", 1))
+    broker.log.append(4, queue_id=1)
+    save(broker, there=15)
+    broker.log.write(broker.folder / "store", segment)
+    summary = broker.night([THERE, back(broker.log.time, "new", "last")]).out
+    assert numbers(broker, "new") == [*range(22, 26)]
+    began = "new on T began 2026-11-18 11:07:06.000"
+    assert f"{began} with 4 messages stored before it came: consume_from last, but the first message" in summary
+    assert f"{began} without 5 messages stored before it came: consume_from last" in summary
