@@ -166,10 +166,11 @@ class NightRunner:
         if inputs.message_log is not None:
             log = ingest_message_log(inputs.message_log, inputs.bodies, start.state_before.last, changes, self._spark)
         night = self._night(start, state, repeat.rest, log, changes)
+        if Step.DELIVER in inputs.steps or inputs.snapshot is not None:
+            forget_undelivered_offsets(state, changes)  # the night has them, or those of a later snapshot
         outcome = night.run()
-        outcome.result.damaged_bodies += log.damaged_bodies
         history = list(night.history)
-        if len(night.events) < len(events):
+        if len(night.events) < len(events):  # some are after the end of the night
             history = state.history(events, config, self.expressions)
         if Step.REGISTER in inputs.steps:
             write_subscriptions(start, history, changes)
@@ -204,14 +205,12 @@ class NightRunner:
         inputs, steps = start.inputs, start.inputs.steps
         messages = NewMessages(start.log_plan, inputs.bodies, rest or unfinished_range(state, steps))
         if log.new is not None:
-            messages = messages.with_stored_range(log.new)
+            messages = messages.with_ingested(log.new, log.damaged_bodies)
         as_of = max(_end_of_night(inputs, start.events, changes, state.last), state.as_of or 0)
         offsets = _offsets(inputs, state, changes)
         has_queue_ids = log.numbered is None and (inputs.snapshot is not None or state.has_queue_ids)
         known_queues = {**(state.last.read_queues if state.last else {}), **start.read_queues}
         offsets = replace(offsets, read_queues=known_queues, has_queue_ids=has_queue_ids)
-        if Step.DELIVER in steps or inputs.snapshot is not None:
-            forget_undelivered_offsets(state, changes)
         return Night(
             broker=inputs.broker.config, state=state, events=events_until(start.events.events, as_of), offsets=offsets,
             messages=messages, pop_groups=_pop_groups(start.ledger_texts, state.last), changes=changes,
@@ -327,7 +326,7 @@ def _offsets(inputs: NightInputs, state: BrokerState, changes: Changes) -> Broke
         return replace(inputs.snapshot.offsets, watched_to=watched_to)
     if inputs.steps != {Step.DELIVER} or state.last is None:
         return BrokerOffsets()
-    return PastOffsets(changes).of(replace(state.last, run=changes.run))
+    return PastOffsets(changes).of(state.last)
 
 
 # The ledger entry.
