@@ -38,7 +38,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, RECORDED
 from schemas.delta.table_rows import group_numbers, one_of, positions_by, sums, tuples, within
 from schemas.errors import UsageError, time_text
-from schemas.run_ledger import LedgerEntry, by_broker, read_ledger, runs_of, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, Remark, RemarkCode, by_broker, read_ledger, runs_of, unreplaced_runs
 from schemas.spark_tasks import Session
 from schemas.tables import (
     COUNTS,
@@ -199,7 +199,7 @@ def total(counts: Iterable[Counts]) -> Counts:
 SHOWN = 20
 NAMED = 3
 CONDITIONS: Mapping[str, tuple[str, str]] = {
-    "no-message": (ERROR, "nothing in the log, or in the message log, could be decoded"),
+    RemarkCode.NO_MESSAGE: (ERROR, "nothing in the log, or in the message log, could be decoded"),
     "no-subscription": (ERROR, "no subscription is in force: nothing can be delivered"),
     "does-not-compile": (ERROR, "the broker refuses the expression of a subscription"),
     "refused-pulls": (
@@ -213,32 +213,41 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     "lost-clients": (ERROR, "clients of a group subscribe differently, and messages were lost"),
     "lost-messages": (ERROR, "the broker deleted messages before a group pulled them"),
     "quarantined": (ERROR, "input of the last night could not be decoded"),
-    "damaged-body": (ERROR, "the body of a message that the last night read does not match its checksum"),
-    "missed-log": (ERROR, "the broker deleted a part of its log that no night had read"),
-    "cut-log": (ERROR, "the log differs from what earlier nights read, from some offset on"),
-    "other-broker": (ERROR, "topics.json is of another broker than broker.conf"),
-    "unknown-subscription": (ERROR, "a group has committed offsets, and no subscription that is known"),
-    "misread-setting": (ERROR, "broker.conf has a value that the broker reads in another way than it seems"),
-    "no-filter-hooks": (ERROR, "the night before had --filter-hooks, and this one has none"),
-    "remark": (ERROR, "a remark of a night of an older mqsieve"),
+    RemarkCode.DAMAGED_BODY: (ERROR, "the body of a message that the last night read does not match its checksum"),
+    RemarkCode.MISSED_LOG: (ERROR, "the broker deleted a part of its log that no night had read"),
+    RemarkCode.CUT_LOG: (ERROR, "the log differs from what earlier nights read, from some offset on"),
+    RemarkCode.OTHER_BROKER: (ERROR, "topics.json is of another broker than broker.conf"),
+    RemarkCode.UNKNOWN_SUBSCRIPTION: (ERROR, "a group has committed offsets, and no subscription that is known"),
+    RemarkCode.MISREAD_SETTING: (ERROR, "broker.conf has a value that the broker reads in another way than it seems"),
+    RemarkCode.NO_FILTER_HOOKS: (ERROR, "the night before had --filter-hooks, and this one has none"),
+    RemarkCode.OLDER: (ERROR, "a remark of a night of an older mqsieve"),
     "differing-clients": (WARN, "clients of a group subscribe differently, or seem to, and no loss is certain"),
     "denied": (WARN, "a delivery is missing among the traces of a client that traced the messages around it"),
-    "assumed-queues": (WARN, "the queues of a topic are not known, so which client reads which is assumed"),
-    "behind": (WARN, "an online group does not keep up"),
+    RemarkCode.ASSUMED_QUEUES: (WARN, "the queues of a topic are not known, so which client reads which is assumed"),
+    RemarkCode.BEHIND: (WARN, "an online group does not keep up"),
     "began-again": (
         WARN,
         "queues of a topic began again: the topic was deleted and created again, or they had expired",
     ),
     "offset-beyond-end": (WARN, "a group that is away has a committed offset beyond the end of the queue"),
-    "other-version": (WARN, "the store looks like that of another RocketMQ version than the one that was given"),
-    "empty-body": (WARN, "clients up to 5.2.0 may have lost pulls with messages that have no body"),
-    "not-watched": (WARN, "nobody watched the broker for a time, so not all changes of subscriptions are known"),
-    "earlier-log": (WARN, "the log begins earlier than in the first night, and no night reads what is before it"),
+    RemarkCode.OTHER_VERSION: (
+        WARN,
+        "the store looks like that of another RocketMQ version than the one that was given",
+    ),
+    RemarkCode.EMPTY_BODY: (WARN, "clients up to 5.2.0 may have lost pulls with messages that have no body"),
+    RemarkCode.NOT_WATCHED: (
+        WARN,
+        "nobody watched the broker for a time, so not all changes of subscriptions are known",
+    ),
+    RemarkCode.EARLIER_LOG: (
+        WARN,
+        "the log begins earlier than in the first night, and no night reads what is before it",
+    ),
     "traces-decided": (INFO, "traces of clients decided whether a group received a message that was uncertain"),
     "quarantined-before": (INFO, "input of earlier nights could not be decoded"),
-    "repaired": (INFO, "damage of the log is repaired"),
-    "new-version": (INFO, "the broker has another RocketMQ version than in the night before"),
-    "new-epoch": (INFO, "--new-epoch replaced all earlier rows of the broker"),
+    RemarkCode.REPAIRED: (INFO, "damage of the log is repaired"),
+    RemarkCode.NEW_VERSION: (INFO, "the broker has another RocketMQ version than in the night before"),
+    RemarkCode.NEW_EPOCH: (INFO, "--new-epoch replaced all earlier rows of the broker"),
     "not-replayed": (INFO, "consumption that mqsieve does not replay, such as POP"),
 }
 """By its code, the severity and the meaning of each condition. ``nightly --strict`` exits 3 if one is an error."""
@@ -290,15 +299,15 @@ def errors(problems: Iterable[Problem]) -> list[Problem]:
 def _problems(
     facts: BrokerFacts, counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding]
 ) -> Iterator[Problem]:
-    yield from map(_remark_problem, facts.last.remarks)
+    yield from (Problem(remark.code, remark.text) for remark in facts.last.remarks)
     for text in facts.last.misread_settings:
-        if f"misread-setting: {text}" not in facts.last.remarks:
-            yield Problem("misread-setting", text)
+        if Remark(RemarkCode.MISREAD_SETTING, text) not in facts.last.remarks:
+            yield Problem(RemarkCode.MISREAD_SETTING, text)
     in_force = facts.in_force
     in_quarantine = list(_in_quarantine(facts))
     if not facts.topics:
         first = f", the first in quarantine: {in_quarantine[0].text}" if in_quarantine else ""
-        yield Problem("no-message", f"no message: nothing could be decoded{first}")
+        yield Problem(RemarkCode.NO_MESSAGE, f"no message: nothing could be decoded{first}")
     if not in_force:
         yield Problem("no-subscription", "no subscription: nothing can be delivered")
     for row in in_force:
@@ -338,12 +347,6 @@ def _queues_that_began_again(facts: BrokerFacts) -> Iterator[Problem]:
                 f"{counted(int(ended_at.sum()), 'message')}: its groups lost what they had not pulled of these, and "
                 "may have skipped the first of the new ones, which are uncertain",
             )
-
-
-def _remark_problem(remark: str) -> Problem:
-    """A remark of the ledger: its condition, and a text."""
-    code, _, text = remark.partition(": ")
-    return Problem(code, text) if code in CONDITIONS else Problem("remark", remark)
 
 
 def _finding_problems(counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding]) -> Iterator[Problem]:

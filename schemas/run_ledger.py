@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -164,6 +165,48 @@ RUN_LEDGER = Table(
 )
 
 
+class RemarkCode(StrEnum):
+    """What a night may remark on. CONDITIONS of answers/report.py has the severity and the meaning of each."""
+
+    NO_MESSAGE = "no-message"
+    DAMAGED_BODY = "damaged-body"
+    MISSED_LOG = "missed-log"
+    CUT_LOG = "cut-log"
+    OTHER_BROKER = "other-broker"
+    UNKNOWN_SUBSCRIPTION = "unknown-subscription"
+    MISREAD_SETTING = "misread-setting"
+    NO_FILTER_HOOKS = "no-filter-hooks"
+    ASSUMED_QUEUES = "assumed-queues"
+    BEHIND = "behind"
+    OTHER_VERSION = "other-version"
+    EMPTY_BODY = "empty-body"
+    NOT_WATCHED = "not-watched"
+    EARLIER_LOG = "earlier-log"
+    REPAIRED = "repaired"
+    NEW_VERSION = "new-version"
+    NEW_EPOCH = "new-epoch"
+    OLDER = "remark"
+    """An older mqsieve made a remark without one of these codes."""
+
+
+@frozen
+class Remark:
+    """What a night tells the user. The ledger keeps it as the line ``CODE: TEXT``."""
+
+    code: RemarkCode
+    text: str
+
+    @property
+    def line(self) -> str:
+        return self.text if self.code is RemarkCode.OLDER else f"{self.code}: {self.text}"
+
+    @classmethod
+    def of_line(cls, line: str) -> Remark:
+        """The reverse of ``line``."""
+        code, _, text = line.partition(": ")
+        return cls(RemarkCode(code), text) if code in set(RemarkCode) else cls(RemarkCode.OLDER, line)
+
+
 @frozen
 class LedgerEntry:
     """A row of the ledger. Offsets are physical, in bytes; ``as_of`` in ms."""
@@ -182,7 +225,7 @@ class LedgerEntry:
     delivered_to: int | None = None
     unsettled: str | None = None
     as_of: int | None = None
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     outcome: str = "done"
     layout: int = LAYOUT
     maintained: str | None = None
@@ -292,7 +335,7 @@ class LedgerEntry:
         for name in ("broker_config", "inputs", "input_versions", "rows"):
             row[name] = list(row[name].items())
         return row | {
-            "remarks": list(self.remarks),
+            "remarks": [remark.line for remark in self.remarks],
             "output_versions": [(name, state.version) for name, state in self.tables.items()],
             "table_rows": [(name, state.rows) for name, state in self.tables.items()],
             "table_digests": [(name, state.digest) for name, state in self.tables.items()],
@@ -308,7 +351,7 @@ class LedgerEntry:
         tables = {
             name: TableState(version, rows[name], digests[name]) for name, version in row["output_versions"] or ()
         }
-        return cls(**values | {"tables": tables, "remarks": tuple(row["remarks"] or ())})
+        return cls(**values | {"tables": tables, "remarks": tuple(map(Remark.of_line, row["remarks"] or ()))})
 
 
 def version_text(broker: BrokerConfig, version_from: str) -> str:

@@ -426,21 +426,26 @@ class LogPlan:
 
 @frozen
 class NewMessages:
-    """The messages that a night reads by a ``log_plan``, and where stored ones are that have no entries yet."""
+    """The messages that a night reads by a ``log_plan``, and where stored ones are that have no entries yet.
+
+    ``damaged_bodies``: of those that this run has ingested from a message log, how many do not match their checksum.
+    """
 
     log_plan: LogPlan | None = None
     bodies: Bodies = Bodies.KEEP
     stored_range: PhysicalRange | None = None
+    damaged_bodies: int = 0
 
     @property
     def recovered_ranges(self) -> Sequence[LogRange]:
         """The parts of the log that an earlier night could not read."""
         return self.log_plan.recovered_ranges if self.log_plan is not None else ()
 
-    def with_stored_range(self, offsets: PhysicalRange) -> NewMessages:
-        """The same, and stored messages without entries in one more range."""
+    def with_ingested(self, offsets: PhysicalRange, damaged_bodies: int) -> NewMessages:
+        """The same, and messages that were ingested from a message log. ``offsets``: where they are."""
         known = self.stored_range or offsets
-        return replace(self, stored_range=(min(known[0], offsets[0]), max(known[1], offsets[1])))
+        stored_range = min(known[0], offsets[0]), max(known[1], offsets[1])
+        return replace(self, stored_range=stored_range, damaged_bodies=damaged_bodies)
 
 
 def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, new_epoch: bool) -> LogPlan:

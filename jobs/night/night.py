@@ -235,7 +235,7 @@ class Night:
             add_planned_pops(inputs.pops.planned, self.changes)
         queues = self._queue_nights(inputs, plan, new, late)
         rows = self._add_progress(inputs, plan, parts, queues, popped, traced)
-        total = TaskResult()
+        total = TaskResult(damaged_bodies=self.messages.damaged_bodies)
         for result in results:
             total.add_totals(result)
         return NightOutcome(plan, rows, total, new.settled_to, self._ledger_texts(inputs, plan, new))

@@ -9,7 +9,7 @@ A NightRunner opens a warehouse: it upgrades older tables, and undoes what a run
    Night with its own name and end.
 3. A message log is read into commitlog now (IngestedLog), the broker's log by the tasks of the night.
 4. The night itself (:mod:`jobs.night.night`).
-5. Subscriptions and events are written. Remarks tell the user what is odd.
+5. Subscriptions and events are written. Remarks tell the user what is odd (:mod:`jobs.night.remarks`).
 6. ``_commit``: small files are merged, each table gets one commit, and the ledger is last, with its LedgerEntry.
 """
 
@@ -17,18 +17,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.clients import assumption
 from filtering.consumption.offsets import BrokerOffsets
-from filtering.counted import counted, listed
 from filtering.frozen import frozen
-from filtering.names import is_system_group
 from filtering.pops.modes import PopGroups
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
@@ -49,6 +46,7 @@ from jobs.night.night_inputs import (
     seen_after_nights,
 )
 from jobs.night.past import BrokerState, PastNight, PastOffsets, plan_older_nights, read_state, vanished_text
+from jobs.night.remarks import remarks_of_night
 from jobs.night.repeat import (
     Repeat,
     forget_undelivered,
@@ -61,7 +59,7 @@ from jobs.night.rows import write_subscriptions
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
 from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError, time_text
+from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade, withdrawals_text
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import (
@@ -81,6 +79,7 @@ from schemas.run_ledger import (
     RUN_LEDGER,
     WITHDRAWN,
     LedgerEntry,
+    Remark,
     by_broker,
     repeated_config,
 )
@@ -167,14 +166,15 @@ class NightRunner:
         if inputs.message_log is not None:
             log = ingest_message_log(inputs.message_log, inputs.bodies, start.state_before.last, changes, self._spark)
         night = self._night(start, state, repeat.rest, log, changes)
+        if Step.DELIVER in inputs.steps or inputs.snapshot is not None:
+            forget_undelivered_offsets(state, changes)  # the night has them, or those of a later snapshot
         outcome = night.run()
-        outcome.result.damaged_bodies += log.damaged_bodies
         history = list(night.history)
-        if len(night.events) < len(events):
+        if len(night.events) < len(events):  # some are after the end of the night
             history = state.history(events, config, self.expressions)
         if Step.REGISTER in inputs.steps:
             write_subscriptions(start, history, changes)
-        remarks = _remarks(start, log, outcome, history, night.offsets)
+        remarks = remarks_of_night(start, log, outcome, history, night.offsets)
         ledger_texts = {**start.ledger_texts, REPEATED_FROM: repeat.nights[0].entry.run if repeat.nights else ""}
         if log.numbered is not None:
             ledger_texts[NUMBERED_LINES] = log.numbered.text
@@ -205,14 +205,12 @@ class NightRunner:
         inputs, steps = start.inputs, start.inputs.steps
         messages = NewMessages(start.log_plan, inputs.bodies, rest or unfinished_range(state, steps))
         if log.new is not None:
-            messages = messages.with_stored_range(log.new)
+            messages = messages.with_ingested(log.new, log.damaged_bodies)
         as_of = max(_end_of_night(inputs, start.events, changes, state.last), state.as_of or 0)
         offsets = _offsets(inputs, state, changes)
         has_queue_ids = log.numbered is None and (inputs.snapshot is not None or state.has_queue_ids)
         known_queues = {**(state.last.read_queues if state.last else {}), **start.read_queues}
         offsets = replace(offsets, read_queues=known_queues, has_queue_ids=has_queue_ids)
-        if Step.DELIVER in steps or inputs.snapshot is not None:
-            forget_undelivered_offsets(state, changes)
         return Night(
             broker=inputs.broker.config, state=state, events=events_until(start.events.events, as_of), offsets=offsets,
             messages=messages, pop_groups=_pop_groups(start.ledger_texts, state.last), changes=changes,
@@ -328,14 +326,14 @@ def _offsets(inputs: NightInputs, state: BrokerState, changes: Changes) -> Broke
         return replace(inputs.snapshot.offsets, watched_to=watched_to)
     if inputs.steps != {Step.DELIVER} or state.last is None:
         return BrokerOffsets()
-    return PastOffsets(changes).of(replace(state.last, run=changes.run))
+    return PastOffsets(changes).of(state.last)
 
 
 # The ledger entry.
 
 
 def ledger_entry(
-    job: str, night: Night, outcome: NightOutcome, ledger_texts: Mapping[str, str], remarks: Sequence[str]
+    job: str, night: Night, outcome: NightOutcome, ledger_texts: Mapping[str, str], remarks: Sequence[Remark]
 ) -> LedgerEntry:
     """The ledger entry of a night, without the states of tables, and with the ``ledger_texts`` of what it read."""
     state, steps, messages, changes = night.state, night.steps, night.messages, night.changes
@@ -422,147 +420,3 @@ def _ingested_to(
         return before
     ends = (file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG))
     return max((end for end in (before, *ends) if end is not None), default=None)
-
-
-# Remarks for the user: the code of a condition (CONDITIONS of the report), and a text. The ledger keeps them.
-
-
-NAMED = 20
-
-
-def _remarks(
-    start: NightStart,
-    log: IngestedLog,
-    outcome: NightOutcome,
-    history: Sequence[SubscriptionRow],
-    offsets: BrokerOffsets,
-) -> list[str]:
-    inputs, nights, as_of = start.inputs, start.continued_state.nights, start.state_before.as_of
-    has_messages = log.has_messages or not start.state_before.topics
-    return [
-        *version_remarks(inputs.broker, nights[-1] if nights else None),
-        *log_remarks(inputs, start.log_plan, as_of),
-        *input_remarks(inputs, bool(nights and nights[-1].hooks), has_messages),
-        *watch_remarks(inputs, as_of),
-        *outcome_remarks(outcome, history, offsets),
-    ]
-
-
-def version_remarks(broker: Broker, last_night: LedgerEntry | None) -> Iterator[str]:
-    """Remarks on the broker's version: it is another one than in the last night, or not what the store shows."""
-    now = broker.config.rocketmq_version
-    if last_night is not None and last_night.broker.rocketmq_version != now:
-        before = last_night.broker.rocketmq_version
-        since = (last_night.as_of or 0) + 1
-        doubt = ""
-        if last_night.version_is_assumed:
-            doubt = f": if it had {now} in earlier nights, too, give --rocketmq-version {now} and --redo-from 0"
-        yield (
-            f"new-version: RocketMQ {now} since {time_text(since)}, {before} before. What earlier nights decided stays "
-            f"as it is{doubt}"
-        )
-    if broker.shown is not None:
-        yield f"other-version: RocketMQ {now} was given, but the store looks like that of {broker.shown}"
-
-
-def log_remarks(inputs: NightInputs, log_plan: LogPlan | None, as_of: int | None) -> Iterator[str]:
-    """Remarks on the log. ``as_of``: the end of the last night, ms; None if there was none."""
-    broker, snapshot = inputs.broker, inputs.snapshot
-    if log_plan is None or snapshot is None:
-        return
-    if as_of is None and broker.name_in_store is not None:
-        yield (
-            "other-broker: "
-            f"the topics.json of the store is of {broker.name_in_store}, and the messages are stored as "
-            f"those of {broker.name}: if this is not another name for it, run nightly with the right broker.conf and "
-            "a new --warehouse"
-        )
-    is_older = snapshot.taken_at < (as_of or 0)
-    if log_plan.deleted is not None:
-        start, end = log_plan.deleted
-        yield (
-            "missed-log: "
-            f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before "
-            "any night read them: their messages are in no table"
-        )
-    if log_plan.before_first is not None:
-        start, end = log_plan.before_first
-        yield (
-            "earlier-log: "
-            f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads "
-            "what is before the first night's log. To have those messages, run nightly with a new --warehouse"
-        )
-    if log_plan.cut:
-        yield (
-            "cut-log: "
-            f"the log differs from offset {log_plan.cut:,} on from what was read: a broker cuts the end of its log "
-            "when it recovers, and an unfinished copy lacks it. The messages from there on, and their deliveries, were "
-            "replaced"
-            + (". If this is an older copy of the store, run nightly on the newest one to have them back" * is_older)
-        )
-    if log_plan.cut == 0:
-        yield f"new-epoch: a new epoch of {broker.name}: all earlier rows of it were replaced"
-    if log_plan.recovered_ranges:
-        places = counted(
-            len(log_plan.recovered_ranges), "damaged place of the log was", "damaged places of the log were"
-        )
-        yield f"repaired: {places} repaired and read"
-    if log_plan.recovered_bodies:
-        messages = counted(
-            len(log_plan.recovered_bodies), "message with a damaged body has", "messages with a damaged body have"
-        )
-        yield f"repaired: {messages} the right one now"
-
-
-def input_remarks(inputs: NightInputs, had_hooks: bool, has_messages: bool) -> Iterator[str]:
-    """Remarks on missing inputs, and on values of broker.conf that the broker reads in another way than they seem.
-
-    ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
-    are expected.
-    """
-    yield from (f"misread-setting: {line}" for line in inputs.broker.misread)
-    if Step.DELIVER in inputs.steps and not inputs.hooks and had_hooks:
-        yield "no-filter-hooks: no --filter-hooks: the last run had them, and this one tells also what they would drop"
-    if inputs.message_log is not None and not has_messages:
-        yield f"no-message: no message: nothing in {inputs.message_log.name} could be decoded"
-
-
-def watch_remarks(inputs: NightInputs, as_of: int | None) -> Iterator[str]:
-    """Remarks on the times since the last night, which ended at ``as_of`` (ms), in which nobody watched the broker."""
-    gaps = inputs.subscriptions.events.not_watched if inputs.subscriptions is not None else ()
-    for since, at in gaps:
-        if as_of is None or at > as_of:
-            yield (
-                f"not-watched: nobody watched the broker from {time_text(since)} to {time_text(at)}: subscriptions "
-                "that changed in between and back again are not known"
-            )
-
-
-def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
-    """Remarks on groups that do not keep up or have no known subscription, and on bodies that are damaged or empty."""
-    behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.is_behind]
-    if behind:
-        yield (
-            f"behind: online groups that do not keep up, by their committed offsets: {len(behind)}; the messages "
-            f"beyond these are pending: {listed(behind, NAMED)}"
-        )
-    yield from (
-        f"assumed-queues: queues assumed: {group} on {topic}: {assumption(queues)}"
-        for (group, topic), queues in sorted(outcome.plan.assumed.items())
-    )
-    if damaged := outcome.result.damaged_bodies:
-        bodies = counted(damaged, "message whose body does", "messages whose bodies do")
-        yield f"damaged-body: damaged, but kept: {bodies} not match the crc32"
-    if lost := outcome.result.in_lost_pulls:
-        yield (
-            f"empty-body: {counted(lost, 'delivery is', 'deliveries are')} uncertain: Java clients up to 5.2.0 fail on "
-            "a pull with a message that has no body, and their listeners get no message of it"
-        )
-    known = {row.consumer_group for row in history}
-    unknown = sorted({group for group, _ in offsets.committed if group not in known and not is_system_group(group)})
-    if unknown:
-        yield (
-            f"unknown-subscription: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
-            f"are not replayed: {listed(unknown, NAMED)}; give what they subscribed to with at: and --redo-from "
-            "(docs/SUBSCRIPTIONS.md)"
-        )

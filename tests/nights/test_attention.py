@@ -14,6 +14,7 @@ from answers.report import CONDITIONS, night_summary
 from answers.report import report as report_of
 from jobs import lint, nightly, report
 from schemas.delta.warehouse import Warehouse
+from schemas.run_ledger import Remark, RemarkCode
 from tests.nights.commands import Run
 from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, event, sql
 
@@ -103,6 +104,17 @@ def test_lint_of_a_warehouse_without_subscriptions_is_refused(broker: GrowingBro
 
 def test_every_condition_has_a_known_severity() -> None:
     assert {severity for severity, _ in CONDITIONS.values()} == {"error", "warn", "info"}
+
+
+@pytest.mark.parametrize("code", RemarkCode)
+def test_the_ledger_keeps_each_remark_as_the_condition_that_it_is(code: RemarkCode) -> None:
+    remark = Remark(code, "from here: to there")
+    assert (Remark.of_line(remark.line), code in CONDITIONS) == (remark, True)
+
+
+def test_a_remark_of_an_older_night_is_told_as_it_is() -> None:
+    line = "the log was cut: a broker does so"
+    assert Remark.of_line(line) == Remark(RemarkCode.OLDER, line)
 
 
 def test_a_summary_shows_the_groups_of_a_topic_that_wait_or_received_most(broker: GrowingBroker) -> None:
