@@ -593,7 +593,7 @@ class Explainer:
         key = consumer_group, topic
         return (
             is_copy(topic) or is_lmq(topic) or self._facts.is_live
-            or key in self._facts.popping or key in self._facts.pops.planned or key in self._facts.broadcasting
+            or key in self._facts.pops.recorded or key in self._facts.pops.planned or key in self._facts.broadcasting
             or any(each.key == key for each in self._seeming) or self._clients.ever_differ(*key)
         )  # fmt: skip
 
@@ -841,7 +841,7 @@ class Explainer:
         elif message.topic == f"{DLQ_TOPIC_PREFIX}{group}":
             yield step(JourneyStepKind.DEAD, message.store_timestamp)
         elif not is_copy(message.topic) or copy.group == group:
-            pops = list(self._pops.steps(message, group)) if self._pops.is_popping(message, group) else []
+            pops = list(self._pops.steps(message, group)) if self._pops.are_recorded(message, group) else []
             yield from pops
             popped_at = {pop.at for pop in pops}
             explanation = explained if message is explained.message else self._explained(message, group)
@@ -863,7 +863,7 @@ class Explainer:
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, _no_entry(message))
         rows = self._rows[consumer_group, subscribed_topic(consumer_group, message.topic)]
         received = not_taken_back([each for each in message.deliveries if each.consumer_group == consumer_group])
-        if self._pops.is_popping(message, consumer_group):
+        if self._pops.are_recorded(message, consumer_group):
             popped = self._popped(message, consumer_group, rows, received)
             if popped is not None:
                 return popped

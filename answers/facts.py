@@ -19,7 +19,7 @@ from filtering.counted import did_you_mean
 from filtering.delivery.pull_window import NO_END, OffsetRange
 from filtering.frozen import frozen
 from filtering.names import is_lmq, is_retry_topic
-from filtering.pops.modes import NO_POPS, Interval, PopGroups, PopModes, Pops, as_consumed
+from filtering.pops.modes import NO_POPS, PopGroups, PopModes, Pops, as_consumed
 from filtering.sql92 import Expressions
 from filtering.subscription_data import ConsumerGroupInfo, new_subscription
 from filtering.subscriptions.events import (
@@ -254,6 +254,13 @@ class BrokerFacts:
             )
         return rows
 
+    def only_topic_of(self, group: str) -> str:
+        """The topic that a group subscribes to, besides its retry topic. Raises UsageError if there is not just one."""
+        topics = {row.topic for row in self.subscriptions_of(group) if not is_retry_topic(row.topic)}
+        if len(topics) != 1:
+            raise UsageError(f"{group} subscribes to {', '.join(sorted(topics)) or 'no topic'}: say which with --topic")
+        return topics.pop()
+
     def _hint(self, group: str) -> str:
         """What to do about a group without a subscription. Raises TypeError if its name is no text."""
         if not self.groups:
@@ -306,11 +313,6 @@ class BrokerFacts:
         """Whether the broker's own record says what groups popped."""
         text = self.last.inputs.get(POP_MODES)
         return text is not None and PopModes.from_text(text).are_written_down(self.broker)
-
-    @cached_property
-    def popping(self) -> Mapping[GroupTopic, Sequence[Interval]]:
-        """When groups popped topics, as far as the broker wrote it down."""
-        return self.pops.recorded
 
     @cached_property
     def pops(self) -> Pops:

@@ -306,9 +306,9 @@ def knows_clients(facts: BrokerFacts) -> bool:
 def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
     """All disagreements of clients of one group, by group, topic and time."""
     states = [state for state in group_clients(facts.events) if not state.is_consistent]
-    pulled = [state for state in states if state.key not in facts.popping]
+    pulled = [state for state in states if state.key not in facts.pops.recorded]
     stopped = losses(pulled, facts.history, facts.broker) if pulled else []
-    lost_to_pops = losses_of_pops([state for state in states if state.key in facts.popping], facts.broker)
+    lost_to_pops = losses_of_pops([state for state in states if state.key in facts.pops.recorded], facts.broker)
     tables = [LOST.empty_table()]
     if stopped or lost_to_pops:
         lost = LostMessages([*stopped, *lost_to_pops], facts.broker.bloom_filter.m)
@@ -326,7 +326,9 @@ def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
     with_drops = {key for key, counts in stages.items() if client_drops(counts)}
     for key, key_states in groupby(states, lambda state: state.key):
         # Which client popped a message, and so whose tags were compared, is in no record.
-        for loss, rows in _dropped(facts, key, list(key_states)) if key in with_drops - facts.popping.keys() else ():
+        for loss, rows in (
+            _dropped(facts, key, list(key_states)) if key in with_drops - facts.pops.recorded.keys() else ()
+        ):
             number = pa.scalar(numbers.setdefault(loss, len(numbers)), pa.int32())
             tables.append(rows.add_column(0, LOST.field("loss"), pa.repeat(number, len(rows))).cast(LOST))
     seeming = seeming_disagreements(facts.history, facts.events)
@@ -411,7 +413,7 @@ def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[Inc
             messages for state in topic_states for loss, messages in all_disagreements.losses_in(state) if loss.is_lost
         )
         uncertain = all_disagreements.uncertain_in(topic_states)
-        text = describe(topic_states[-1], pops=topic_states[-1].key in facts.popping)
+        text = describe(topic_states[-1], pops=topic_states[-1].key in facts.pops.recorded)
         groups.append(InconsistentGroup(group, topic, text, lost, uncertain=uncertain))
     for (group, topic), seeming_states in groupby(all_disagreements.seeming, lambda each: each.key):
         seeming = list(seeming_states)

@@ -398,7 +398,7 @@ def open_pops(facts: BrokerFacts) -> dict[GroupQueue, OpenPops]:
     what it wrote down since the last night is not known.
     """
     open_by_queue: defaultdict[GroupQueue, OpenPops] = defaultdict(OpenPops)
-    if facts.popping and not facts.is_live:
+    if facts.pops.recorded and not facts.is_live:
         names = ["consumer_group", "topic", "queue_id", "visible_at"]
         for *queue, visible_at in tuples(facts.recorded_pops(names, [one_of("is_open", [True])]), *names):
             pops = open_by_queue[queue[0], queue[1], queue[2]]
@@ -528,7 +528,7 @@ def _row(
     has_metric = facts.broker.version.has_lag_metric
     group, topic = standing.key
     pops = unacknowledged.get((group, topic, standing.queue_id), OpenPops())
-    is_popping = (group, subscribed_topic(group, topic)) in facts.popping and not facts.is_live
+    has_recorded_pops = (group, subscribed_topic(group, topic)) in facts.pops.recorded and not facts.is_live
     estimate = sample.estimate(behind) if sample is not None else behind
     can_estimate = standing.end == standing.filtered_to or standing.counted_from >= standing.end
     if standing.committed is None and has_commits:
@@ -542,7 +542,7 @@ def _row(
         oldest_ms=max(0, facts.asked_at - waiting.oldest_at) if waiting else None,
         is_consuming=row is not None and row.is_consuming,
         refusal=code.name if code is not None else None,
-        in_flight=pops.in_flight if is_popping else None,
+        in_flight=pops.in_flight if has_recorded_pops else None,
         in_flight_until=pops.until,
-        to_be_redelivered=pops.overdue if is_popping else None,
+        to_be_redelivered=pops.overdue if has_recorded_pops else None,
     )

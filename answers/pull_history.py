@@ -363,9 +363,9 @@ class PopsOfMessages:
         self._facts = facts
         self._queue = cache(self._read_queue)
 
-    def is_popping(self, message: StoredMessage, consumer_group: str) -> bool:
-        """Whether the group ever popped the message's topic, as far as the broker wrote it down."""
-        return (consumer_group, subscribed_topic(consumer_group, message.topic)) in self._facts.popping
+    def are_recorded(self, message: StoredMessage, consumer_group: str) -> bool:
+        """Whether the broker ever wrote down that the group popped the message's topic."""
+        return (consumer_group, subscribed_topic(consumer_group, message.topic)) in self._facts.pops.recorded
 
     def steps(self, message: StoredMessage, consumer_group: str) -> Iterator[JourneyStep]:
         """What happened to one copy of a message at each pop that handed it out, and until it ended."""
@@ -408,7 +408,9 @@ class PopsOfMessages:
     @cached_property
     def _uncertain(self) -> PopOutcomes:
         facts = self._facts
-        return PopOutcomes(states_by_key(facts.history), facts.events, facts.popping, facts.pop_groups, Expressions())
+        return PopOutcomes(
+            states_by_key(facts.history), facts.events, facts.pops.recorded, facts.pop_groups, Expressions()
+        )
 
     def _read_queue(self, consumer_group: str, topic: str, queue_id: int) -> _PopsOfQueue:
         if POPS.name not in self._facts.last.tables:

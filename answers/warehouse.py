@@ -45,7 +45,7 @@ from answers.rendering import (
     text_table,
 )
 from answers.report import GroupCounts, night_summary
-from answers.what_if import WhatIf, only_topic, subscription_of, what_if
+from answers.what_if import WhatIf, subscription_of, what_if
 from filtering.findings import Finding
 from filtering.subscription_data import SQL92, TAG
 from filtering.time_spans import BEGINNING, FOREVER
@@ -125,7 +125,7 @@ class OpenWarehouse(Shown):
         facts = self.facts
         facts.subscriptions_of(group)
         text, type_ = (tags or "", TAG) if sql is None else (sql, SQL92)
-        wanted = subscription_of(facts, group, topic or only_topic(facts, group), text, type_)
+        wanted = subscription_of(facts, group, topic or facts.only_topic_of(group), text, type_)
         (change,) = what_if(facts, [wanted], (BEGINNING, FOREVER))
         return change
 

@@ -299,7 +299,9 @@ class DeliveryHistory:
         self._log = cache(partial(NightsOfLog.of_topic, facts))
         self._first_kept = cache(self._read_first_kept)
         self._windows = read_windows(facts, groups, topics)
-        self._popped = popped_ranges(facts, [key for key in facts.popping if key[0] in groups and key[1] in topics])
+        self._popped = popped_ranges(
+            facts, [key for key in facts.pops.recorded if key[0] in groups and key[1] in topics]
+        )
         self._queues: defaultdict[GroupTopic, list[tuple[int, int | None, int]]] = defaultdict(list)
         where = [one_of("topic", topics), one_of("consumer_group", groups)]
         columns = ["consumer_group", "topic", "queue_id", "decided_to", "queue_end"]
@@ -461,8 +463,9 @@ class WhatIf(Shown):
     None if no filter is in force, or if the broker refuses its pulls.
     ``relation`` compares the two filters for all possible messages. ``scanned``, ``passed_stage1`` and ``failed`` are
     entries, as in :class:`ChangeResult`; ``pending`` are messages that the new
-    filter matches and the group has yet to pull; no other count includes them. ``is_popping``: the group pops, so that
-    what its pops read counts as pulled. ``filters_redeliveries``: the new filter decides in the retry topic, too.
+    filter matches and the group has yet to pull; no other count includes them. ``has_recorded_pops``: the broker wrote
+    down what the group popped, and what its pops read counts as pulled. ``filters_redeliveries``: the new filter
+    decides in the retry topic, too.
     """
 
     old: SubscriptionRow | None
@@ -481,7 +484,7 @@ class WhatIf(Shown):
     failed: int
     pending: int
     findings: Sequence[Finding]
-    is_popping: bool
+    has_recorded_pops: bool
     filters_redeliveries: bool
 
     @property
@@ -608,7 +611,7 @@ def _what_if(
         failed=total.failed[number],
         pending=total.pending[number],
         findings=[finding for finding in findings if finding.key == new.key and not ends],
-        is_popping=new.key in facts.popping,
+        has_recorded_pops=new.key in facts.pops.recorded,
         filters_redeliveries=filters_redeliveries and not ends and new.filter_data is not None,
     )
 
@@ -690,14 +693,6 @@ def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only:
     ended = [row for key, row in now.items() if row.is_consuming and key not in after]
     kept = [row for key, row in after.items() if key in now and now[key].filter == row.filter]
     return Tried(facts, changed, ended, kept)
-
-
-def only_topic(facts: BrokerFacts, group: str) -> str:
-    """The topic that a group subscribes to, besides its retry topic. Raises UsageError if there is not exactly one."""
-    topics = {row.topic for row in facts.subscriptions_of(group) if not is_retry_topic(row.topic)}
-    if len(topics) != 1:
-        raise UsageError(f"{group} subscribes to {', '.join(sorted(topics)) or 'no topic'}: say which with --topic")
-    return topics.pop()
 
 
 def _check(row: SubscriptionRow, facts: BrokerFacts) -> None:
@@ -808,7 +803,7 @@ def _facts(change: WhatIf) -> Iterator[Line]:
     yield "in force: ", *_filter(change.old)
     yield "instead: no subscription: the file ends it" if change.ends else ("instead: ", *_filter(change.new))
     yield from _period(change)
-    if change.is_popping:
+    if change.has_recorded_pops:
         yield NOT_KNOWN_OF_POPS
     if change.filters_redeliveries:
         yield REDELIVERIES_NOT_COMPARED
@@ -927,7 +922,7 @@ def what_if_json(change: WhatIf) -> dict[str, Any]:
         "from": None if change.period[0] == BEGINNING else change.period[0],
         "to": None if change.period[1] == FOREVER else change.period[1],
         "stored": change.stored,
-        "is_popping": change.is_popping,
+        "is_popping": change.has_recorded_pops,
         "filters_redeliveries": change.filters_redeliveries,
         "relation": None if relation is None else relation.kind.value,
         "relation_of_plain_numbers": relation is not None and relation.plain_numbers,

@@ -77,6 +77,7 @@ def is_pulling(row: SubscriptionRow, config: BrokerConfig) -> bool:
 
 MAX_PULL_BYTES = 128 << 20
 DEFAULT_BATCH = 32
+"""pullBatchSize of RocketMQ's client."""
 
 
 class GetMessageStatus(Enum):

@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
             *(_seeming_object(on_brokers, seeming) for seeming in on_brokers.seeming),
         )
     else:
-        _print(on_brokers, facts.popping.keys())
+        _print(on_brokers, facts.pops.recorded.keys())
     if not knows_clients(facts):
         print(
             "no subscription event has a client_id, so the clients of a group cannot be distinguished: "

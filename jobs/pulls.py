@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from filtering.counted import counted
+from filtering.pulls import DEFAULT_BATCH
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name
 from jobs.cli.output import print_json
@@ -14,8 +15,6 @@ from jobs.cli.output import print_json
 if TYPE_CHECKING:
     from answers.pulls import PullTotals
 
-BATCH = 32
-"""pullBatchSize of RocketMQ's client."""
 EXAMPLES = (
     "--group cg_paid --topic OrderEvents --warehouse /data/mqsieve",
     "--group cg_paid --topic OrderEvents --offset 5000 --batch 64 --warehouse /data/mqsieve",
@@ -31,7 +30,9 @@ def parser() -> Parser:
         "--topic", type=given_name, help="a topic that the group subscribes to; may be left out if there is only one"
     )
     parser.add_argument("--offset", type=int, help="the first queue offset; default: where each queue begins")
-    parser.add_argument("--batch", type=_batch, metavar="N", default=BATCH, help="pullBatchSize; default: %(default)s")
+    parser.add_argument(
+        "--batch", type=_batch, metavar="N", default=DEFAULT_BATCH, help="pullBatchSize; default: %(default)s"
+    )
     options.add_json(parser)
     return parser
 
@@ -45,11 +46,10 @@ def _batch(text: str) -> int:
 def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     from answers.pulls import pulls_of
-    from answers.what_if import only_topic
 
     facts = options.facts_of(args)
     broker = options.broker_config_of(args, facts)
-    topic = args.topic or only_topic(facts, args.group)
+    topic = args.topic or facts.only_topic_of(args.group)
     totals = pulls_of(facts, broker, args.group, topic, args.offset, args.batch, options.session)
     for number, queue in enumerate(totals):
         if args.json:

@@ -246,7 +246,7 @@ def _tried(
     args: argparse.Namespace, brokers: Sequence[BrokerFacts], expectations: Sequence[Expectation]
 ) -> list[Tried]:
     """The subscriptions to try on each broker. Raises UsageError."""
-    from answers.what_if import Tried, brokers_that_know, changes_of_file, only_topic, subscription_of, tried_on
+    from answers.what_if import Tried, brokers_that_know, changes_of_file, subscription_of, tried_on
     from filtering.subscription_data import SQL92, TAG
 
     group = args.group
@@ -260,7 +260,7 @@ def _tried(
 
     def instead(facts: BrokerFacts) -> Tried:
         text, type_ = (args.tags, TAG) if args.sql is None else (args.sql, SQL92)
-        row = subscription_of(facts, group, args.topic or only_topic(facts, group), text, type_)
+        row = subscription_of(facts, group, args.topic or facts.only_topic_of(group), text, type_)
         return Tried(facts, [row], kept=facts.in_force_of(expected))
 
     return tried_on(brokers_that_know(brokers, group), instead)
