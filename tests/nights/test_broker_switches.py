@@ -48,6 +48,18 @@ def test_bit_maps_count_as_on_where_the_store_has_an_extension(
         deliver.main(["--warehouse", str(tmp_path)])
 
 
+@pytest.mark.parametrize("name", ["b", "broker-7"])
+def test_a_store_that_is_of_another_broker(broker: GrowingBroker, name: str) -> None:
+    """Each broker has a topic with its name, as topics.json of real ones shows."""
+    config = broker.folder / "store" / "config"
+    config.mkdir()
+    topic = {f"rmq_sys_SYNC_BROKER_MEMBER_{name}": {"readQueueNums": 1}}
+    (config / "topics.json").write_text(json.dumps({"topicConfigTable": topic}))
+    out = broker.night([]).out
+    remark = f"the topics.json of the store is of {name}, and the messages are stored as those of b:"
+    assert (remark in out) is (name == "broker-7"), out
+
+
 @pytest.mark.parametrize("name", ["blank", "comment", "semicolon"])
 def test_a_night_goes_on_with_what_the_broker_takes_and_says_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str

@@ -155,6 +155,8 @@ def test_a_replay_of_a_part_and_of_other_subscriptions(replayed: Replayed, tmp_p
         and row["physicalOffset"] in with_entry
         and matches("price > 50.0", row["properties"])
     }
+    filters = [(row["consumer_group"], row["expression"]) for row in rows_of(tmp_path / "replay", "subscriptions")]
+    assert filters == [("cg_new", "price > 50.0")]
 
 
 def test_the_same_night_again_changes_no_table(replayed: Replayed, run: Callable[..., Any]) -> None:

@@ -205,3 +205,7 @@ def test_another_storage(name: str, words: str, run: Run, store: Path) -> None:
     (line,) = summary(run, store)
     assert line.startswith("not replayed: ")
     assert words in line
+    (store / name).unlink()
+    write(store, "commitlog/00000000000000000000", log_of(ORDER, ORDER))
+    ended = run(nightly, "--store", store, "--warehouse", store.parent / "w")
+    assert (ended.code, "not replayed" in ended.out) == (0, False), "the subscriptions are those of the last night"

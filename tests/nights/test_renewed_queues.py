@@ -121,6 +121,20 @@ def test_an_offset_that_is_set_in_the_new_queue_counts(broker: GrowingBroker) ->
     assert broker.passes_audits()
 
 
+def test_without_queue_files_the_offsets_are_gone_with_the_topic(broker: GrowingBroker) -> None:
+    """One group that is away had committed five messages, and another one none."""
+    events = [THERE, *AWAY, sql(BEFORE, "idle", EVERYTHING), event(after(5), "unregister", "idle")]
+    broker.commit(broker.log.time, there=10, away=5, idle=0)
+    broker.night(events)
+    delete_topic(broker, 7)
+    broker.log.write(broker.folder / "store")
+    broker.commit(broker.log.time, there=7)
+    broker.night(events)
+    lines = broker.run(lag, "--warehouse", broker.folder / "w", "--json").out.splitlines()
+    lags = {row["consumer_group"]: (row["committed"], row["behind"]) for row in map(json.loads, lines)}
+    assert lags == {"there": (7, 0), "away": (None, 7), "idle": (None, 7)}
+
+
 def test_what_waited_in_the_old_queue_is_lost(broker: GrowingBroker) -> None:
     first_night(broker)
     delete_topic(broker, 3)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jobs import replay
 from tests.broker_log import EVERY
 from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event
@@ -90,6 +91,14 @@ def test_what_still_waits_when_the_night_ends(broker: GrowingBroker, reads: str,
     times = stored(broker, 1)
     assert received(broker, 1) == [*times[:2], *((offset, ends_at + 1) for offset in range(2, 6)), *times[6:]]
     assert broker.passes_audits()
+
+
+def test_in_a_replay_what_no_client_reads_is_pending(broker: GrowingBroker) -> None:
+    store(broker)
+    broker.night(JOINS)
+    assert broker.run(replay, "--warehouse", broker.folder / "w", "--into", broker.folder / "replay").code == 0
+    stats = rows_of(broker.folder / "replay", "delivery_stats")
+    assert {row["queue_id"]: (row["delivered"], row["pending"]) for row in stats} == {0: (12, 0), 1: (0, 6)}
 
 
 def test_a_reset_while_no_client_reads_the_queue(broker: GrowingBroker) -> None:
