@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from filtering.time_spans import DAY
 from tests.broker_log import BrokerLog
 from tests.nights.commands import Ended, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, event
@@ -42,6 +43,18 @@ def has_all(broker: GrowingBroker, count: int = 60) -> bool:
     assert list(rows_of(broker.folder / "w", "quarantine")) == []
     assert broker.received("cg") == list(range(count))
     return broker.passes_audits()
+
+
+@pytest.mark.parametrize(("later", "counts"), [(DAY, True), (3650 * DAY, False)], ids=["a day", "ten years"])
+def test_a_copy_of_the_log_alone_was_taken_at_its_last_store_time(
+    broker: GrowingBroker, later: int, counts: bool
+) -> None:
+    """That of a damaged record may be ten years after that of the message in the middle."""
+    middle, last = (broker.log.messages[number].stored_at for number in (5, 9))
+    broker.log.time = middle + later
+    broker.log.append().write(broker.folder / "store")
+    night(broker)
+    assert [row["as_of"] for row in rows_of(broker.folder / "w", "run_ledger")] == [middle + later if counts else last]
 
 
 @pytest.mark.parametrize("rest", ["missing", "empty", "zeros", "short"])
