@@ -694,7 +694,7 @@ def filter_data_of_night(
     for topic, items in filter_data_in_force(history, broker).items():
         for data in items:
             if data.valid_to > oldest:
-                valid_from = BEGINNING if as_of is not None and data.valid_from <= oldest else data.valid_from
+                valid_from = BEGINNING if data.valid_from <= oldest else data.valid_from
                 filter_data[topic].append(replace(data, valid_from=valid_from))
     return filter_data
 
