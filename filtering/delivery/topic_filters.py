@@ -62,7 +62,7 @@ WINDOW_COUNTS = (
     PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS, DROPPED_BY_HOOK, UNCERTAIN,
     DEAD,
 ) = range(len(WINDOW_COUNTS))  # fmt: skip
-TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = range(6)
+TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = COLUMNS = range(6)
 """The columns of ``windows``: rows of BlockBits: four matches, a mask, and the live entries (-1: no bit map)."""
 BUFFER_ROWS = 256
 """The number of windows whose bits :func:`filter_windows` keeps at once."""
@@ -594,7 +594,7 @@ class TopicFilters:
         """A row for each window: its columns are TAGS to LIVE. MASK and LIVE are numbers of masks."""
         filters = [window.message_filter for window in windows]
         live_number = {born_time: i for i, born_time in enumerate(self._born_times.tolist())}
-        table = np.empty((len(windows), 6), np.int32)
+        table = np.empty((len(windows), len(COLUMNS)), np.int32)
         table[:, TAGS] = [number[message_filter.tags] for message_filter in filters]
         table[:, EXPRESSION] = [number[message_filter.expression] for message_filter in filters]
         table[:, CLIENT_TAGS] = [number[message_filter.client_tags] for message_filter in filters]

@@ -27,9 +27,9 @@ def read_only(array: Array) -> Array:
     return view
 
 
-def allocate(length: int, type: type[np.generic]) -> Array:
+def allocate(shape: int | tuple[int, int], type: type[np.generic]) -> Array:
     """Memory from Arrow's pool, which reuses the pages of the last batch: new pages cost more than most loops."""
-    return np.frombuffer(pa.allocate_buffer(length * np.dtype(type).itemsize), type)
+    return np.frombuffer(pa.allocate_buffer(int(np.prod(shape)) * np.dtype(type).itemsize), type).reshape(shape)
 
 
 def compiled(function: _Function) -> _Function:

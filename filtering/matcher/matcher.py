@@ -363,8 +363,7 @@ def _run(program: Program, classes: Numbers, singles: Words, rows: int) -> Words
 
     ``classes``: shape (axes, rows), the class of each message. ``singles``: packed bits of the leaves without an axis.
     """
-    width = words(rows)
-    bits = allocate(program.outputs * width, np.uint64).reshape(program.outputs, width)
+    bits = allocate((program.outputs, words(rows)), np.uint64)
     registers.evaluate(
         classes,
         np.array([axis.start for axis in program.axes], np.int64),
@@ -373,7 +372,7 @@ def _run(program: Program, classes: Numbers, singles: Words, rows: int) -> Words
         singles,
         program.first_single,
         read_only(program.instructions),
-        allocate((program.registers + 1) * registers.REGISTER_WORDS, np.uint64).reshape(-1, registers.REGISTER_WORDS),
+        allocate((program.registers + 1, registers.REGISTER_WORDS), np.uint64),
         bits,
     )
     if rows % 64:  # inverted outputs have bits after the last message
@@ -414,7 +413,7 @@ class Matcher:
     ) -> Matches:
         """Like match, for ``rows`` messages whose properties are already columns."""
         program = self._program
-        classes = allocate(len(program.axes) * rows, np.int32).reshape(len(program.axes), rows)
+        classes = allocate((len(program.axes), rows), np.int32)
         for axis, lookup, axis_classes in zip(program.axes, self._lookups, classes, strict=True):
             if axis.name is not None and axis.name in columns_by_name:
                 axis_classes[:] = columns_by_name[axis.name].answer(lookup.answers, axis.missing)
