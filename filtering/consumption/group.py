@@ -1,6 +1,6 @@
 """One group on one topic in a night: when it pulls, from which offset, and under which subscription.
 
-The class at the end, GroupNightPlan, takes the steps of the night in order and adds a pull window for each:
+The class at the end, GroupPlanner, takes the steps of the night in order and adds a pull window for each:
 
 1. The *timeline* lists what happens to the group: it is online for the first time (BEGIN), begins to pull (START), goes
    on under another subscription (CHANGE), stops (STOP), has other offsets after that (COMMIT), an operator sets an
@@ -26,7 +26,7 @@ A group that pops is planned alike, if the broker does not write down what it po
 the last message that there is (:func:`first_pop`); a held request keeps its subscription, so a change counts from the
 next request (:func:`uncertain_request`); and its retry topics are filtered by the same subscription.
 
-The result: windows, what is lost or uncertain, and how far the group's deliveries are decided (GroupNight).
+The result: windows, what is lost or uncertain, and how far the group's deliveries are decided (GroupProgress).
 Sources: RebalancePushImpl.computePullFromWhereWithException, RebalanceImpl, AllocateMessageQueueAveragely,
 ConsumerManageProcessor, PullMessageProcessor, PopMessageProcessor.
 """
@@ -45,7 +45,7 @@ from filtering.consumption.offsets import (
     ORDER_SAVE_DELAY,
     SAVE_DELAY,
     BrokerOffsets,
-    GroupNight,
+    GroupProgress,
     Offsets,
     OffsetsSoFar,
     QueueRestart,
@@ -714,7 +714,7 @@ _OTHER_QUEUES = -1
 """Instead of a queue id: all queues that are not listed."""
 
 
-def by_kind(windows: Sequence[PullWindow]) -> tuple[list[PullWindow], list[PullWindow]]:
+def online_and_backlog(windows: Sequence[PullWindow]) -> tuple[list[PullWindow], list[PullWindow]]:
     """The windows of new messages only, and those also of messages of earlier nights."""
     return (
         [window for window in windows if window.kind is WindowKind.ONLINE],
@@ -742,7 +742,7 @@ class Away:
     left: TimelineStep | None = None
 
 
-class GroupNightPlan:
+class GroupPlanner:
     """Computes the pull windows of one group on one topic in a night. ``line``: what happens to it in the night.
 
     Each step takes the group from one state to the next, Pulling or Away, and adds windows and what is uncertain.
@@ -751,7 +751,7 @@ class GroupNightPlan:
     def __init__(
         self, group_start: GroupStart, line: Timeline, filters: FiltersInForce, clients: Sequence[ClientTags]
     ) -> None:
-        self.group = GroupNight(group_start.key)
+        self.group = GroupProgress(group_start.key)
         self.uncertain = GroupUncertainty(group_start.key, filters, group_start.offsets_so_far.as_of)
         self.lost: list[PullWindow] = []
         self._group_start = group_start
@@ -977,19 +977,19 @@ class GroupNightPlan:
             each for each in uncertain_ranges if not (is_all_unseen and each.stored_to <= at)
         ]
 
-    def _plan_gap(self, gap: Timeline) -> GroupNight:
+    def _plan_gap(self, gap: Timeline) -> GroupProgress:
         """Plans new messages from before the last night's end as that night would have. Returns the progress."""
         committed = {self.group.key: self._offsets_so_far.committed(self.group.key)}
         broker_offsets = replace(self._broker_offsets, committed=committed, committed_at=None)
         so_far = OffsetsSoFar(self._offsets_so_far.last_stored)
         group_start = replace(self._group_start, offsets_so_far=so_far, broker_offsets=broker_offsets)
-        plan = GroupNightPlan(group_start, gap, self._filters, self._clients)
-        plan.run()
+        planner = GroupPlanner(group_start, gap, self._filters, self._clients)
+        planner.run()
         end = (self._offsets_so_far.as_of or 0) + 1
         # Of earlier nights' messages, the last night filtered those of its backlog.
-        for window in chain(*by_kind(plan.windows)):
+        for window in chain(*online_and_backlog(planner.windows)):
             self._late.append(replace(window, stored_to=min(window.stored_to, end), kind=WindowKind.ONLINE))
-        return plan.group
+        return planner.group
 
     def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[TimelineStep], reason: Reason) -> None:
         """The group pulls messages stored from ``begin`` (ms) until its next step."""
