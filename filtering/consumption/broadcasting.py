@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from filtering.consumption.offsets import BrokerOffsets, GroupNight, OffsetsSoFar
+from filtering.consumption.offsets import BrokerOffsets, GroupProgress, OffsetsSoFar
 from filtering.delivery.message_filter import FiltersInForce
 from filtering.delivery.pull_window import (
     NO_END,
@@ -105,7 +105,7 @@ def clients_away(stays: Iterable[ClientStay], stored_at: int) -> list[str]:
     return [client_id for client_id, end in ends.items() if end <= stored_at]
 
 
-class BroadcastNight:
+class BroadcastPlanner:
     """The plan of a night for a group that broadcasts on a topic.
 
     ``rows``: all states of its subscription; ``stays``: those of its clients, in order.
@@ -122,7 +122,7 @@ class BroadcastNight:
     ) -> None:
         self.windows: list[PullWindow] = []
         self.uncertain_ranges: list[UncertainRange] = []
-        self.group = GroupNight(key)
+        self.group = GroupProgress(key)
         self._rows = rows
         self._filters = filters
         self._as_of = BEGINNING if offsets_so_far.as_of is None else offsets_so_far.as_of

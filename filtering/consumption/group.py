@@ -1,6 +1,6 @@
 """One group on one topic in a night: when it pulls, from which offset, and under which subscription.
 
-The class at the end, GroupNightPlan, takes the steps of the night in order and adds a pull window for each:
+The class at the end, GroupPlanner, takes the steps of the night in order and adds a pull window for each:
 
 1. The *timeline* lists what happens to the group: it is online for the first time (BEGIN), begins to pull (START), goes
    on under another subscription (CHANGE), stops (STOP), has other offsets after that (COMMIT), an operator sets an
@@ -26,7 +26,7 @@ A group that pops is planned alike, if the broker does not write down what it po
 the last message that there is (:func:`first_pop`); a held request keeps its subscription, so a change counts from the
 next request (:func:`uncertain_request`); and its retry topics are filtered by the same subscription.
 
-The result: windows, what is lost or uncertain, and how far the group's deliveries are decided (GroupNight).
+The result: windows, what is lost or uncertain, and how far the group's deliveries are decided (GroupProgress).
 Sources: RebalancePushImpl.computePullFromWhereWithException, RebalanceImpl, AllocateMessageQueueAveragely,
 ConsumerManageProcessor, PullMessageProcessor, PopMessageProcessor.
 """
@@ -45,7 +45,7 @@ from filtering.consumption.offsets import (
     ORDER_SAVE_DELAY,
     SAVE_DELAY,
     BrokerOffsets,
-    GroupNight,
+    GroupProgress,
     Offsets,
     OffsetsSoFar,
     QueueRestart,
@@ -330,13 +330,17 @@ class GroupCommits:
 
         If the group moves to another offset of a queue later, the committed one says nothing about the time before.
         """
-        behind = self.offsets_behind(windows, until, self.start.commits_at_pop)
+        behind = self._offsets_behind(windows, until, commits_at_once=self.start.commits_at_pop)
         moved_later = {queue_id for at, queue_id in self.moves if at >= until}
         limits = {queue_id: offset for queue_id, offset in behind.items() if queue_id not in moved_later}
         windows.limit(limits)
         return limits
 
-    def offsets_behind(self, windows: PlannedWindows, until: int, commits_at_pop: bool = False) -> dict[int, int]:
+    def is_behind(self, windows: PlannedWindows) -> bool:
+        """Whether the group does not keep up when the night ends: messages wait for longer than a commit may take."""
+        return bool(self._offsets_behind(windows, FOREVER, commits_at_once=False))
+
+    def _offsets_behind(self, windows: PlannedWindows, until: int, commits_at_once: bool) -> dict[int, int]:
         """By queue id, the committed offsets of queues in which the group was behind ``until`` (ms)."""
         key, broker_offsets = self.start.key, self.start.broker_offsets
         saved_at = broker_offsets.committed_at
@@ -344,7 +348,7 @@ class GroupCommits:
             return {}
         if self.start.handed_out:
             before = min(until, max(saved_at, (broker_offsets.taken_at or 0) - ORDER_SAVE_DELAY))
-        elif commits_at_pop:
+        elif commits_at_once:
             before = min(until, max(saved_at, (broker_offsets.taken_at or 0) - SAVE_DELAY))
         else:
             before = min(until, saved_at) - COMMIT_DELAY
@@ -565,6 +569,12 @@ class TimelineStep:
     reset: SubscriptionEvent | None = None
     restarts: Sequence[QueueRestart] = ()
 
+    @property
+    def pulled(self) -> SubscriptionRow:
+        """The subscription under which the group pulled until a CHANGE or a STOP."""
+        assert self.before is not None
+        return self.before
+
 
 class _OffsetEvent(NamedTuple):
     """An offset reset, a commit, or the restarts of queues, at a time (ms)."""
@@ -704,7 +714,7 @@ _OTHER_QUEUES = -1
 """Instead of a queue id: all queues that are not listed."""
 
 
-def by_kind(windows: Sequence[PullWindow]) -> tuple[list[PullWindow], list[PullWindow]]:
+def online_and_backlog(windows: Sequence[PullWindow]) -> tuple[list[PullWindow], list[PullWindow]]:
     """The windows of new messages only, and those also of messages of earlier nights."""
     return (
         [window for window in windows if window.kind is WindowKind.ONLINE],
@@ -712,13 +722,36 @@ def by_kind(windows: Sequence[PullWindow]) -> tuple[list[PullWindow], list[PullW
     )
 
 
-class GroupNightPlan:
-    """Computes the pull windows of one group on one topic in a night. ``line``: what happens to it in the night."""
+@frozen(slots=True)
+class Pulling:
+    """The group pulls. ``reason``: why its windows of new messages begin."""
+
+    reason: Reason
+
+
+@frozen(slots=True)
+class Away:
+    """The group does not pull, and will go on at ``position``, which moves meanwhile.
+
+    ``reason``: RETURNED, or FIRST_START if it never pulled, or OFFSETS_REMOVED if the broker has no offset of it any
+    more. ``left``: the STOP in the night since which it has not come back.
+    """
+
+    position: Position
+    reason: Reason = Reason.RETURNED
+    left: TimelineStep | None = None
+
+
+class GroupPlanner:
+    """Computes the pull windows of one group on one topic in a night. ``line``: what happens to it in the night.
+
+    Each step takes the group from one state to the next, Pulling or Away, and adds windows and what is uncertain.
+    """
 
     def __init__(
         self, group_start: GroupStart, line: Timeline, filters: FiltersInForce, clients: Sequence[ClientTags]
     ) -> None:
-        self.group = GroupNight(group_start.key)
+        self.group = GroupProgress(group_start.key)
         self.uncertain = GroupUncertainty(group_start.key, filters, group_start.offsets_so_far.as_of)
         self.lost: list[PullWindow] = []
         self._group_start = group_start
@@ -732,14 +765,7 @@ class GroupNightPlan:
         self._windows = PlannedWindows(clients, filters, new_from, self.uncertain)
         self._late: list[PullWindow] = []
         """Of messages that the last night could not read."""
-        self._position = Position()
         self._committed = GroupCommits(group_start, line.moves)
-        self._begins_anew = False
-        """Whether the broker has no offset any more of the group, which is away."""
-        self._is_pulling = line.pulls_at_first
-        self._reason = Reason.WAS_ONLINE
-        self._leave: TimelineStep | None = None
-        """The STOP in the night since which the group has not come back."""
 
     @property
     def windows(self) -> list[PullWindow]:
@@ -755,118 +781,106 @@ class GroupNightPlan:
         line = self._line
         if line.first is None and not line.steps:
             return
-        self._resume(gap)
+        state = self._resume(gap)
         for i, step in enumerate(line.steps):
             later = line.steps[i + 1 :]
-            self._take(step, later)
-            if self._is_pulling:
-                self._go_on(step.row, step.at, later)
+            state = self._after(state, step, later)
+            if isinstance(state, Pulling):
+                self._go_on(step.row, step.at, later, state.reason)
         self._windows.read_later()
-        self.group.is_consuming = self._is_pulling
-        if self._is_pulling:
-            if self._broker_offsets.watched_to is not None and self._broker_offsets.taken_at is not None:
-                self.uncertain.not_watched(self._broker_offsets.watched_to, self._broker_offsets.taken_at + 1, {})
-            # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
-            limits = self._committed.limit(self._windows, FOREVER)
-            self.group.is_behind = bool(self._committed.offsets_behind(self._windows, FOREVER))
-            self.group.decided_to.update(limits)
+        self.group.is_consuming = isinstance(state, Pulling)
+        if isinstance(state, Pulling):
+            self._keep_up()
         else:
-            self._wait()
+            self._wait(state)
         self.group.decided_to = self._windows.unread.begins(self._broker_offsets) | self.group.decided_to
 
-    def _resume(self, gap: Timeline | None) -> None:
+    def _resume(self, gap: Timeline | None) -> Pulling | Away:
         """The group goes on as it was when the last night ended."""
         line = self._line
-        last_night = None if gap is None else self._go_back(gap)
+        last_night = None if gap is None else self._plan_gap(gap)
         if line.pulls_at_first:
             assert line.first is not None
             as_of = self._offsets_so_far.as_of or 0
             self._windows.at = as_of
             self._catch_up(line.first)
-            self._go_on(line.first, BEGINNING if gap is None else as_of + 1, line.steps)
-        elif self._offsets_so_far.removed(self.group.key):
-            self._begins_anew = True
-        elif last_night is not None and last_night.stopped_at is not None:
+            self._go_on(line.first, BEGINNING if gap is None else as_of + 1, line.steps, Reason.WAS_ONLINE)
+            return Pulling(Reason.WAS_ONLINE)
+        if self._offsets_so_far.removed(self.group.key):
+            return Away(Position(), Reason.OFFSETS_REMOVED)
+        if last_night is not None and last_night.stopped_at is not None:
             not_pulled = self._offsets_so_far.not_pulled(self.group.key)
             decided_to = {queue_id: decided_to for queue_id, (decided_to, _) in not_pulled.items()}
-            self._position = Position(decided_to | last_night.decided_to, last_night.stopped_at)
-        else:
-            self._position = Position(self._offsets_so_far.waiting(self.group.key))
+            return Away(Position(decided_to | last_night.decided_to, last_night.stopped_at))
+        return Away(Position(self._offsets_so_far.waiting(self.group.key)))
 
-    def _take(self, step: TimelineStep, later: Sequence[TimelineStep]) -> None:
-        """What a step changes."""
-        match step.moment:
-            case Moment.BEGIN:
-                self._begins_anew = False
-                self._reason = Reason.FIRST_START
-                self._position = self._group_start.position(step.at, self._events.resets)
-            case Moment.START:
-                self._start(step)
-            case Moment.CHANGE:
-                self._change(step)
-            case Moment.STOP:
-                self._stop(step)
-            case Moment.COMMIT:
-                self._commit(step.at, self._events.commits[step.at])
-            case Moment.RESET:
-                self._reset(step, later)
-            case Moment.RESTART:
-                if self._is_pulling:
-                    self._reason = Reason.QUEUE_BEGAN_AGAIN
-                for restart in step.restarts:
-                    self._restart(restart, step.row)
+    def _after(self, state: Pulling | Away, step: TimelineStep, later: Sequence[TimelineStep]) -> Pulling | Away:
+        """The state of the group after a step. ``later``: the steps after it."""
+        match step.moment, state:
+            case Moment.BEGIN, Away():
+                return Away(self._group_start.position(step.at, self._events.resets), Reason.FIRST_START)
+            case Moment.START, Away():
+                return self._start(state, step)
+            case Moment.CHANGE, Pulling():
+                return self._change(step)
+            case Moment.STOP, Pulling():
+                return self._stop(step)
+            case Moment.RESET, Pulling():
+                return self._reset_while_pulling(state, step, later)
+            case Moment.RESET, Away():
+                self._reset_while_away(state.position, step)
+            case Moment.COMMIT, Away():
+                self._commit(state, step.at, self._events.commits[step.at])
+            case Moment.RESTART, _:
+                return self._restart(state, step)
+        return state
 
-    def _start(self, step: TimelineStep) -> None:
+    def _start(self, away: Away, step: TimelineStep) -> Pulling:
         """The group begins to pull, or pulls again."""
-        self._position.offsets.update(self._events.commits.get(step.at, {}))
-        if self._leave is not None and self._is_in_flight(self._leave):
-            self._note_in_flight(self._leave, {})
-        leave = self._leave or self._left_at_unknown_offsets(step)
-        if leave is not None and leave.before is not None and self._is_in_flight(leave):
-            self.uncertain.not_passed(leave.before, leave.at, step.row, step.at)
-        if self._begins_anew:
-            self._reason = Reason.OFFSETS_REMOVED
-            self._position = self._group_start.position_anew(step.at, self._position)
-        elif self._reason is not Reason.FIRST_START:
-            was_refused = step.before is not None and step.before.is_consuming
-            self._reason = Reason.ANSWERED if was_refused else Reason.RETURNED
+        position, reason = away.position, away.reason
+        position.offsets.update(self._events.commits.get(step.at, {}))
+        if away.left is not None and self._is_in_flight(away.left):
+            self._note_in_flight(away.left, {})
+        left = away.left or self._left_at_unknown_offsets(away, step)
+        if left is not None and self._is_in_flight(left):
+            self.uncertain.not_passed(left.pulled, left.at, step.row, step.at)
+        if reason is Reason.OFFSETS_REMOVED:
+            position = self._group_start.position_anew(step.at, position)
+        elif reason is Reason.RETURNED and step.before is not None and step.before.is_consuming:
+            reason = Reason.ANSWERED  # the broker refused its pulls
         # In order, what was not acknowledged comes again.
-        goes_back = self._begins_anew or (self._reason is Reason.RETURNED and self._group_start.is_in_order)
-        self._note_never_watched(step, self._position)
-        self._pull_waiting(step, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
-        self._is_pulling, self._begins_anew, self._leave = True, False, None
+        comes_again = reason is Reason.RETURNED and self._group_start.is_in_order
+        goes_back = reason is Reason.OFFSETS_REMOVED or comes_again
+        self._note_never_watched(step, position)
+        self._pull_waiting(step, position, reason, WindowKind.RESET if goes_back else WindowKind.BACKLOG)
         self._note_unseen(step, {})
+        return Pulling(reason)
 
-    def _change(self, step: TimelineStep) -> None:
+    def _change(self, step: TimelineStep) -> Pulling:
         """The group goes on under another subscription."""
-        self._reason = Reason.CHANGED
-        assert step.before is not None
-        self._note_change(step.before, step.row, step.at)
+        self._note_change(step.pulled, step.row, step.at)
         self._note_unseen(step, {})
+        return Pulling(Reason.CHANGED)
 
-    def _stop(self, step: TimelineStep) -> None:
+    def _stop(self, step: TimelineStep) -> Away:
         """The group leaves, or the broker refuses its pulls from now on."""
-        self._is_pulling = False
-        self._reason = Reason.RETURNED
-        assert step.before is not None
         is_gone = step.at not in self._events.requests  # or else its next request is the first with a new state
-        if step.before.pops and is_gone and protocol_before(self._events.requests, step.at) == GRPC_SIMPLE:
-            self.uncertain.last_request(step.before, step.at)
-        self._position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
-        self._leave = step
+        if step.pulled.pops and is_gone and protocol_before(self._events.requests, step.at) == GRPC_SIMPLE:
+            self.uncertain.last_request(step.pulled, step.at)
+        position = Position(self._offsets_at_stop(step.at), stored_from=step.at)
         self._note_unseen(step, self._events.commits.get(step.at, {}))
         if not self._may_commit_later(step) and step.at in self._events.unseen:
-            self.uncertain.left_unwatched(step.before, self._events.unseen[step.at], step.at)
+            self.uncertain.left_unwatched(step.pulled, self._events.unseen[step.at], step.at)
+        return Away(position, left=step)
 
-    def _may_commit_later(self, leave: TimelineStep) -> bool:
+    def _may_commit_later(self, left: TimelineStep) -> bool:
         """Whether the offsets that the group had when it left are known, so that later ones are others."""
-        return leave.at in self._events.commits and leave.at not in self._events.mode_changed_at
+        return left.at in self._events.commits and left.at not in self._events.mode_changed_at
 
-    def _is_in_flight(self, leave: TimelineStep) -> bool:
+    def _is_in_flight(self, left: TimelineStep) -> bool:
         """Whether the group may have received what it had not committed when it left: only a snapshot may say it."""
-        assert leave.before is not None
-        is_known = leave.at in self._events.commits or leave.at in self._events.unseen
-        return not (is_known or leave.before.pops or leave.row.is_consuming)
+        is_known = left.at in self._events.commits or left.at in self._events.unseen
+        return not (is_known or left.pulled.pops or left.row.is_consuming)
 
     def _offsets_at_stop(self, at: int) -> dict[int, int]:
         """By queue id, where the group that stops at ``at`` (ms) had come, if it had not come to what was stored then.
@@ -884,24 +898,23 @@ class GroupNightPlan:
         self._windows.limit(offsets)
         return offsets
 
-    def _commit(self, at: int, offsets: Offsets) -> None:
+    def _commit(self, away: Away, at: int, offsets: Offsets) -> None:
         """The group has other offsets at ``at`` (ms), though it was seen to have left.
 
         A client that drops a topic commits once more, some seconds later: the group pulled what is before these
         offsets. Later, only an operator moves them. It is not known which of the two it was.
         """
-        leave, position = self._leave, self._position
+        left, position = away.left, away.position
         moved = {each: offset for each, offset in offsets.items() if position.offsets.get(each, offset) != offset}
         passed = {each: (position.offsets[each], end) for each, end in moved.items() if position.offsets[each] < end}
         position.offsets.update(offsets)
         delivered: Predicate = TRUE
-        if leave is not None and self._may_commit_later(leave) and at <= leave.at + COMMIT_DELAY:
-            assert leave.before is not None
+        if left is not None and self._may_commit_later(left) and at <= left.at + COMMIT_DELAY:
             window = PullWindow(
-                self._filters.at(leave.before, leave.at - 1), leave.before.valid_from, available_at=leave.at,
+                self._filters.at(left.pulled, left.at - 1), left.pulled.valid_from, available_at=left.at,
                 offsets=passed, only_listed=True,
-                physical_ranges=self._physical_ranges(leave.at, self._broker_offsets.log_start),
-                kind=WindowKind.BACKLOG, reason=Reason.COMMITTED_AWAY, mode=leave.before.mode,
+                physical_ranges=self._physical_ranges(left.at, self._broker_offsets.log_start),
+                kind=WindowKind.BACKLOG, reason=Reason.COMMITTED_AWAY, mode=left.pulled.mode,
             )  # fmt: skip
             if passed:
                 self._windows.add(window)
@@ -926,11 +939,11 @@ class GroupNightPlan:
             until, is_listed = (step.at, True) if begin.stored_from is None else (begin.stored_from, False)
             self.uncertain.not_watched(0, until, begin.offsets, only_listed=is_listed)
 
-    def _left_at_unknown_offsets(self, start: TimelineStep) -> TimelineStep | None:
+    def _left_at_unknown_offsets(self, away: Away, start: TimelineStep) -> TimelineStep | None:
         """When a group left that returns in a later night, if no snapshot since then had its offsets; mostly None."""
-        if self._begins_anew or self._reason is Reason.FIRST_START or start.at in self._events.commits:
+        if away.reason is not Reason.RETURNED or start.at in self._events.commits:
             return None
-        committed, position = self._offsets_so_far.committed(self.group.key), self._position
+        committed, position = self._offsets_so_far.committed(self.group.key), away.position
         are_known = committed and all(
             committed.get(queue_id) == offset or queue_id in position.reset
             for queue_id, offset in position.offsets.items()
@@ -941,10 +954,9 @@ class GroupNightPlan:
         before = [*_steps(None, False, self._line.earlier, [], is_pulling)]
         return next((step for step in reversed(before) if step.moment is Moment.STOP), None)
 
-    def _note_in_flight(self, leave: TimelineStep, committed: Offsets) -> None:
+    def _note_in_flight(self, left: TimelineStep, committed: Offsets) -> None:
         """What the group had not ``committed`` when it left comes again."""
-        assert leave.before is not None
-        self.uncertain.in_flight(leave.before, leave.at, committed, self._physical_ranges(leave.at, log_start=0))
+        self.uncertain.in_flight(left.pulled, left.at, committed, self._physical_ranges(left.at, log_start=0))
 
     def _note_change(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         """The subscription changed at ``at`` (ms) while the group pulled."""
@@ -965,31 +977,30 @@ class GroupNightPlan:
             each for each in uncertain_ranges if not (is_all_unseen and each.stored_to <= at)
         ]
 
-    def _go_back(self, gap: Timeline) -> GroupNight:
+    def _plan_gap(self, gap: Timeline) -> GroupProgress:
         """Plans new messages from before the last night's end as that night would have. Returns the progress."""
         committed = {self.group.key: self._offsets_so_far.committed(self.group.key)}
         broker_offsets = replace(self._broker_offsets, committed=committed, committed_at=None)
         so_far = OffsetsSoFar(self._offsets_so_far.last_stored)
         group_start = replace(self._group_start, offsets_so_far=so_far, broker_offsets=broker_offsets)
-        plan = GroupNightPlan(group_start, gap, self._filters, self._clients)
-        plan.run()
+        planner = GroupPlanner(group_start, gap, self._filters, self._clients)
+        planner.run()
         end = (self._offsets_so_far.as_of or 0) + 1
         # Of earlier nights' messages, the last night filtered those of its backlog.
-        for window in chain(*by_kind(plan.windows)):
+        for window in chain(*online_and_backlog(planner.windows)):
             self._late.append(replace(window, stored_to=min(window.stored_to, end), kind=WindowKind.ONLINE))
-        return plan.group
+        return planner.group
 
-    def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[TimelineStep]) -> None:
+    def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[TimelineStep], reason: Reason) -> None:
         """The group pulls messages stored from ``begin`` (ms) until its next step."""
         end = later[0].at if later else FOREVER
         self._windows.unread.note_pulls(row, begin, end)
         for start, stop, in_force in self._filters.during(row, begin, end):
-            window = PullWindow(in_force, row.valid_from, start, stop, reason=self._reason, mode=row.mode)
+            window = PullWindow(in_force, row.valid_from, start, stop, reason=reason, mode=row.mode)
             self._windows.add(window)
 
-    def _pull_waiting(self, step: TimelineStep, kind: WindowKind) -> None:
-        """The group pulls what waits for it. What the broker deleted is lost to it."""
-        position = self._position
+    def _pull_waiting(self, step: TimelineStep, position: Position, reason: Reason, kind: WindowKind) -> None:
+        """The group pulls what waits for it from a position on. What the broker deleted is lost to it."""
         self._windows.start(step.at)
         ranges: dict[int, OffsetRange] = {}
         deleted: dict[int, OffsetRange] = {}
@@ -1002,31 +1013,38 @@ class GroupNightPlan:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
                 self._committed.lost_to[queue_id] = first
                 deleted[queue_id] = offset, first
-        window = replace(self._waiting(step, ranges, kind), only_listed=position.stored_from is not None)
-        reasons = self._start_reasons(ranges, step.at)
+        window = self._waiting(step, ranges, kind, reason, only_listed=position.stored_from is not None)
+        reasons = self._start_reasons(position, reason, step.at)
         self._note_deleted_at_start(window, deleted, reasons)
         rest = self._add_by_reason(window, reasons)
         if position.stored_from is not None:
             others = dict.fromkeys(ranges, (0, 0))
             rest = replace(rest, stored_from=position.stored_from, offsets=others, only_listed=False)
             self._windows.add(rest)
-            if self._reason is Reason.FIRST_START and position.stored_from == step.at and not step.row.pops:
+            if reason is Reason.FIRST_START and position.stored_from == step.at and not step.row.pops:
                 at_end = UncertainRange.in_window(rest, FALSE, rest.message_filter.delivered, Reason.BEGAN_AT_END)
                 self.uncertain.around_events.append(replace(at_end, stored_to=step.at + FIRST_PULL))
 
-    def _waiting(self, step: TimelineStep, ranges: Mapping[int, OffsetRange], kind: WindowKind) -> PullWindow:
+    def _waiting(
+        self,
+        step: TimelineStep,
+        ranges: Mapping[int, OffsetRange],
+        kind: WindowKind,
+        reason: Reason,
+        only_listed: bool = True,
+    ) -> PullWindow:
         """What waits in the ``ranges`` of queues, for the subscription of the ``step``."""
         return PullWindow(
             self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
-            only_listed=True, physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
-            kind=kind, reason=self._reason, mode=step.row.mode,
+            only_listed=only_listed, physical_ranges=self._physical_ranges(step.at, self._broker_offsets.log_start),
+            kind=kind, reason=reason, mode=step.row.mode,
         )  # fmt: skip
 
     def _note_deleted_at_start(
         self, window: PullWindow, deleted: Mapping[int, OffsetRange], reasons: Mapping[int, Reason | StartReason]
     ) -> None:
         """The group starts with ``window``: what the broker ``deleted`` before is lost, or was pulled earlier."""
-        is_first = self._reason is Reason.FIRST_START
+        is_first = window.reason is Reason.FIRST_START
         if not self._broker_offsets.min_offsets:
             before = {each: (NO_BEGIN, begin) for each, (begin, _) in window.physical_ranges.items()}
             offsets = {each: window.range_of(each) for each in before}
@@ -1036,7 +1054,7 @@ class GroupNightPlan:
             lost = replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=Reason.DELETED)
             self.lost.append(lost)
             self._note_deleted(lost, Reason.DELETED_TONIGHT)
-        if is_first or self._reason is Reason.OFFSETS_REMOVED:
+        if is_first or window.reason is Reason.OFFSETS_REMOVED:
             shortened = [
                 queue_id
                 for queue_id in self._group_start.shortened_tonight()
@@ -1069,30 +1087,30 @@ class GroupNightPlan:
             log_start = self._offsets_so_far.log_start or 0
             self.uncertain.in_windows.append(deleted_tonight(skipped, log_start, reason))
 
-    def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, Reason | StartReason]:
+    def _start_reasons(self, position: Position, reason: Reason, at: int) -> dict[int, Reason | StartReason]:
         """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
-        reasons: dict[int, Reason | StartReason] = dict.fromkeys([*queue_ids, _OTHER_QUEUES], self._reason)
-        if self._reason is Reason.FIRST_START:
+        reasons: dict[int, Reason | StartReason] = dict.fromkeys([*position.offsets, _OTHER_QUEUES], reason)
+        if reason is Reason.FIRST_START:
             reasons |= self._group_start.reasons(reasons, at, self._events.resets)
             reasons |= dict.fromkeys(self._events.commits.get(at, {}).keys() & reasons.keys(), StartReason.COMMITTED)
-        return reasons | dict.fromkeys(self._position.reset & reasons.keys(), Reason.RESET)
+        return reasons | dict.fromkeys(position.reset & reasons.keys(), Reason.RESET)
 
-    def _reset(self, step: TimelineStep, later: Sequence[TimelineStep]) -> None:
-        """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
-        assert step.reset is not None
-        if self._is_pulling and step.row.pops and self._filters.are_reset_by_clients:
-            return  # clients that pop have no offset to reset
-        queue_id, asked = step.reset.queue_id or 0, step.reset.queue_offset or 0
-        offset = max(asked, self._broker_offsets.min_offset(self.group.key[1], queue_id))
+    def _reset_while_away(self, position: Position, step: TimelineStep) -> None:
+        """An operator set the offset of one queue: the group will pull the messages from there when it can."""
+        queue_id, _, offset = self._reset_to(step)
         self._windows.leave(queue_id)
-        if not self._is_pulling:
-            self._position.offsets[queue_id] = offset
-            self._position.reset.add(queue_id)
-            return
-        self._reason = Reason.RESET
+        position.offsets[queue_id] = offset
+        position.reset.add(queue_id)
+
+    def _reset_while_pulling(self, pulling: Pulling, step: TimelineStep, later: Sequence[TimelineStep]) -> Pulling:
+        """An operator set the offset of one queue: the group pulls the messages from there now."""
+        if step.row.pops and self._filters.are_reset_by_clients:
+            return pulling  # clients that pop have no offset to reset
+        queue_id, asked, offset = self._reset_to(step)
+        self._windows.leave(queue_id)
         self._windows.at = step.at
         self._windows.move(queue_id)
-        window = self._waiting(step, {queue_id: (offset, NO_END)}, WindowKind.RESET)
+        window = self._waiting(step, {queue_id: (offset, NO_END)}, WindowKind.RESET, Reason.RESET)
         self._windows.add(window)
         if asked < offset:
             self._note_deleted(replace(window, offsets={queue_id: (asked, offset)}), Reason.BEGAN_EARLIER)
@@ -1101,18 +1119,27 @@ class GroupNightPlan:
             stays = next_step.moment is Moment.CHANGE
             uncertain = uncertain_reset(window, self._filters.at(next_step.row, next_step.at) if stays else None)
             self.uncertain.around_events += [uncertain] if uncertain is not None else []
+        return Pulling(Reason.RESET)
 
-    def _restart(self, restart: QueueRestart, row: SubscriptionRow) -> None:
-        """A queue begins again. What waited for the group in the old one is lost to it.
+    def _reset_to(self, step: TimelineStep) -> tuple[int, int, int]:
+        """The queue of a RESET, the offset that the operator asked for, and the first one there is from that on."""
+        assert step.reset is not None
+        queue_id, asked = step.reset.queue_id or 0, step.reset.queue_offset or 0
+        return queue_id, asked, max(asked, self._broker_offsets.min_offset(self.group.key[1], queue_id))
 
-        The broker may hold a pull of the old queue: when that ends, the group goes on at the end of the new one.
+    def _restart(self, state: Pulling | Away, step: TimelineStep) -> Pulling | Away:
+        """Queues begin again. What waited for the group in the old ones is lost to it.
+
+        The broker may hold a pull of an old queue: when that ends, the group goes on at the end of the new one.
         """
-        self._windows.leave(restart.queue_id)
-        self._windows.move(restart.queue_id)
-        if self._is_pulling:
-            self.uncertain.held_in_old_queue(restart, row)
-        elif not (self._begins_anew and restart.keeps_offsets):
-            self._position.begin_again(restart)
+        for restart in step.restarts:
+            self._windows.leave(restart.queue_id)
+            self._windows.move(restart.queue_id)
+            if isinstance(state, Pulling):
+                self.uncertain.held_in_old_queue(restart, step.row)
+            elif not (state.reason is Reason.OFFSETS_REMOVED and restart.keeps_offsets):
+                state.position.begin_again(restart)
+        return Pulling(Reason.QUEUE_BEGAN_AGAIN) if isinstance(state, Pulling) else state
 
     def _physical_ranges(self, at: int, log_start: int) -> Mapping[int, OffsetRange]:
         """By queue id, where the entries are that a queue has at ``at`` (ms), if it began again.
@@ -1141,7 +1168,14 @@ class GroupNightPlan:
             )  # fmt: skip
             self._windows.add(self._windows.unread.keep(window, as_of))
 
-    def _wait(self) -> None:
+    def _keep_up(self) -> None:
+        """The group pulls when the night ends. It keeps up, unless a committed offset contradicts that."""
+        if self._broker_offsets.watched_to is not None and self._broker_offsets.taken_at is not None:
+            self.uncertain.not_watched(self._broker_offsets.watched_to, self._broker_offsets.taken_at + 1, {})
+        self.group.decided_to = self._committed.limit(self._windows, FOREVER)
+        self.group.is_behind = self._committed.is_behind(self._windows)
+
+    def _wait(self, away: Away) -> None:
         """The group does not pull when the night ends: it left, or the broker refuses its pulls.
 
         Its deliveries are decided up to its committed offset, or up to the offset that an operator set; without
@@ -1152,20 +1186,19 @@ class GroupNightPlan:
             topic = self._offsets_so_far.topics[self.group.key[1]]
             self.group.decided_to = self._group_start.offsets(topic.queue_ids)
             return
-        self.group.stopped_at = self._position.stored_from
+        position, left = away.position, away.left
+        self.group.stopped_at = position.stored_from
         present = self._committed.present_at(self.group.stopped_at)
-        by_the_group = {each: offset for each, offset in present.items() if each not in self._position.reset}
-        leave = self._leave
-        if leave is not None and self._is_in_flight(leave):
-            self._note_in_flight(leave, by_the_group)
-        if leave is not None and self._may_commit_later(leave):
+        by_the_group = {each: offset for each, offset in present.items() if each not in position.reset}
+        if left is not None and self._is_in_flight(left):
+            self._note_in_flight(left, by_the_group)
+        if left is not None and self._may_commit_later(left):
             saved_at = max(self._broker_offsets.committed_at or 0, self._broker_offsets.taken_at or 0)
-            self._commit(saved_at, by_the_group)
+            self._commit(away, saved_at, by_the_group)
         others = self._committed.uncommitted_at(self.group.stopped_at).items()
-        committed = {each: offset for each, offset in others if each not in self._position.offsets}
+        committed = {each: offset for each, offset in others if each not in position.offsets}
         committed |= present
-        self.group.decided_to = {**self._position.offsets, **committed}
+        self.group.decided_to = {**position.offsets, **committed}
         # A committed offset that an operator set does not say how far the group had come.
-        reset = self._position.reset
         read = self._committed.with_handed_out(committed)
-        self._windows.limit({queue_id: offset for queue_id, offset in read.items() if queue_id not in reset})
+        self._windows.limit({queue_id: offset for queue_id, offset in read.items() if queue_id not in position.reset})

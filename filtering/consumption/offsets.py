@@ -1,9 +1,9 @@
 """Consumer offsets: those in the broker's snapshot (BrokerOffsets), and those of earlier nights (OffsetsSoFar).
 
-A plan of a night begins from both, and ends with how far each group came (GroupNight). Queues may begin again at offset
-0 (QueueRestart). If a topic is deleted and created again, its queues begin again, and its groups have no offsets any
-more (TopicConfigManager, ConsumerOffsetManager.cleanOffsetByTopic). If an operator removes an expired queue, of which
-no message is left in the log (mqadmin cleanExpiredCQ), the groups keep their offsets.
+A plan of a night begins from both, and ends with how far each group came (GroupProgress). Queues may begin again at
+offset 0 (QueueRestart). If a topic is deleted and created again, its queues begin again, and its groups have no offsets
+any more (TopicConfigManager, ConsumerOffsetManager.cleanOffsetByTopic). If an operator removes an expired queue, of
+which no message is left in the log (mqadmin cleanExpiredCQ), the groups keep their offsets.
 """
 
 from __future__ import annotations
@@ -359,7 +359,7 @@ def after_night(as_of: int | None, begin: int) -> int:
 
 
 @dataclass
-class GroupNight:
+class GroupProgress:
     """The progress of one group on one topic in a night.
 
     ``decided_to``: by queue id, the offset up to which deliveries are decided. Other queues are decided to their end,

@@ -7,7 +7,7 @@ A *pull window* says which messages a subscription filters for a group: a range 
 - how far each group came in earlier nights (OffsetsSoFar), and the offsets in tonight's snapshot (BrokerOffsets);
 - the broker's configuration.
 
-:func:`plan_night` plans group by group, topic by topic (GroupNightPlan in :mod:`filtering.consumption.group`). A group
+:func:`plan_night` plans group by group, topic by topic (GroupPlanner in :mod:`filtering.consumption.group`). A group
 that is online pulls a message when it is stored: that makes the windows ``online``. When it comes back, the
 subscription then in force filters the messages from its committed offset on: these windows (``backlog``) are also for
 messages of earlier nights. Then the plan says what is not certain: messages that may have met the old or the new
@@ -34,19 +34,19 @@ from functools import cache, cached_property, partial
 import numpy as np
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.broadcasting import BroadcastNight, broadcasting_clients
+from filtering.consumption.broadcasting import BroadcastPlanner, broadcasting_clients
 from filtering.consumption.clients import disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.group import (
     GroupEvents,
-    GroupNightPlan,
+    GroupPlanner,
     GroupStart,
     Moment,
     Timeline,
     TimelineStep,
-    by_kind,
+    online_and_backlog,
     timeline,
 )
-from filtering.consumption.offsets import BrokerOffsets, GroupNight, Offsets, OffsetsSoFar
+from filtering.consumption.offsets import BrokerOffsets, GroupProgress, Offsets, OffsetsSoFar
 from filtering.consumption.uncertainty import GroupUncertainty, outside
 from filtering.delivery.entries import Int64s
 from filtering.delivery.message_filter import FiltersInForce
@@ -89,7 +89,7 @@ class NightPlan:
     online: Sequence[PullWindow]
     backlog: Sequence[PullWindow]
     uncertain_ranges: Sequence[UncertainRange]
-    groups: Sequence[GroupNight]
+    groups: Sequence[GroupProgress]
     lost: Sequence[PullWindow] = ()
     allocated: Mapping[GroupTopic, Set[int]] = field(default_factory=dict)
     assumed: Mapping[GroupTopic, int] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class _NightPlanner:
             self._seeming[disagreement.key].append(disagreement)
         self._windows: list[PullWindow] = []
         self._uncertain_ranges: list[UncertainRange] = []
-        self._groups: list[GroupNight] = []
+        self._groups: list[GroupProgress] = []
         self._lost: list[PullWindow] = []
 
     def plan(self) -> NightPlan:
@@ -188,30 +188,32 @@ class _NightPlanner:
             topics = [topic for topic in (*retry_topics(*key), key[1]) if (key[0], topic) not in self._rows]
             self._groups += _popped_groups(key[0], topics, self._offsets_so_far, self._broker_offsets)
         allocated, assumed = self._shared_queues()
-        return NightPlan(*by_kind(self._windows), self._uncertain_ranges, self._groups, self._lost, allocated, assumed)
+        return NightPlan(
+            *online_and_backlog(self._windows), self._uncertain_ranges, self._groups, self._lost, allocated, assumed
+        )
 
     def _broadcast(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> None:
         """Plans a group of which each client gets all messages."""
         clients = self._broadcasting[key]
-        night = BroadcastNight(key, rows, clients, filters, self._offsets_so_far, self._broker_offsets)
-        self._windows += night.windows
-        self._uncertain_ranges += night.uncertain_ranges
-        self._groups.append(night.group)
+        planner = BroadcastPlanner(key, rows, clients, filters, self._offsets_so_far, self._broker_offsets)
+        self._windows += planner.windows
+        self._uncertain_ranges += planner.uncertain_ranges
+        self._groups.append(planner.group)
 
     def _consume(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> None:
         """Plans a group whose clients share the messages: they pull them, or pop them."""
-        night = GroupNightPlan(
+        planner = GroupPlanner(
             self._group_start(key, rows), self._timeline(key, rows, filters), filters, self._client_tags.get(key, ())
         )
-        night.run(_gap(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
-        self._windows += night.windows
-        self._uncertain_ranges += self._uncertain(key, rows, night.uncertain)
-        self._uncertain_ranges += night.uncertain.in_windows
-        self._lost += night.lost
-        self._groups.append(night.group)
+        planner.run(_gap(rows, self._resets.get(key, ()), self._offsets_so_far, filters))
+        self._windows += planner.windows
+        self._uncertain_ranges += self._uncertain(key, rows, planner.uncertain)
+        self._uncertain_ranges += planner.uncertain.in_windows
+        self._lost += planner.lost
+        self._groups.append(planner.group)
         recorded = self._pops.recorded.get((key[0], subscribed_topic(*key)))
         if recorded and recorded[-1][1] == FOREVER:
-            _set_popped(night.group, self._offsets_so_far, self._broker_offsets)
+            _set_popped(planner.group, self._offsets_so_far, self._broker_offsets)
 
     def _group_start(self, key: GroupTopic, rows: Sequence[SubscriptionRow]) -> GroupStart:
         consume_from = self._first_starts[key].consume_from if key in self._first_starts else ConsumeFrom.LAST
@@ -244,16 +246,16 @@ class _NightPlanner:
         return line
 
     def _uncertain(
-        self, key: GroupTopic, rows: Sequence[SubscriptionRow], night: GroupUncertainty
+        self, key: GroupTopic, rows: Sequence[SubscriptionRow], uncertain: GroupUncertainty
     ) -> list[UncertainRange]:
-        """What is uncertain of a group and topic in the ``night``.
+        """What is uncertain of a group and topic in the night. ``uncertain``: what its planner found to be.
 
         Where more is uncertain than a change of subscriptions makes so, as between two looks at a broker, that counts
         instead.
         """
-        uncertain_ranges: Sequence[UncertainRange] = night.around_events
-        handed = night.handed_over(self._watched_clients.get(key, ()), rows)
-        for more in (*handed, *night.unseen):
+        uncertain_ranges: Sequence[UncertainRange] = uncertain.around_events
+        handed = uncertain.handed_over(self._watched_clients.get(key, ()), rows)
+        for more in (*handed, *uncertain.unseen):
             uncertain_ranges = [*outside(uncertain_ranges, more.stored_from, more.stored_to), more]
         for part in self._client_tags.get(key, ()):
             if part.possible:
@@ -261,15 +263,15 @@ class _NightPlanner:
         subscribed = key[0], subscribed_topic(*key)
         if subscribed in self._pops.planned:
             either = [
-                *night.read_by_any(self._differing_pop_clients.get(subscribed, ()), rows),
-                *night.registered_only(self._states[subscribed], rows),
-                *night.not_registered_yet(rows, self._requests.get(subscribed, {}), self._broker_offsets.taken_at),
+                *uncertain.read_by_any(self._differing_pop_clients.get(subscribed, ()), rows),
+                *uncertain.registered_only(self._states[subscribed], rows),
+                *uncertain.not_registered_yet(rows, self._requests.get(subscribed, {}), self._broker_offsets.taken_at),
             ]
             for more in either:
                 uncertain_ranges = outside(uncertain_ranges, more.stored_from, more.stored_to)
-            again = night.popped_again(rows, self._killed_at)
+            again = uncertain.popped_again(rows, self._killed_at)
             uncertain_ranges = [replace(each, mode=ConsumeMode.POP) for each in (*uncertain_ranges, *either, *again)]
-        return night.with_seeming(uncertain_ranges, self._seeming.get(key, ()))
+        return uncertain.with_seeming(uncertain_ranges, self._seeming.get(key, ()))
 
     @cached_property
     def _killed_at(self) -> int | None:
@@ -332,18 +334,18 @@ def _rows_of_plans(
     return rows_by_key
 
 
-def _set_popped(group: GroupNight, offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets) -> None:
+def _set_popped(group: GroupProgress, offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets) -> None:
     """Of a group that pops, the broker has the offset after the last message that a pop read."""
     group.decided_to = {**offsets_so_far.of(group.key), **broker_offsets.committed.get(group.key, {})}
 
 
 def _popped_groups(
     consumer_group: str, topics: Iterable[str], offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets
-) -> list[GroupNight]:
+) -> list[GroupProgress]:
     """The progress of a group that pops on some topics, as far as it is known."""
     groups = []
     for topic in topics:
-        group = GroupNight((consumer_group, topic))
+        group = GroupProgress((consumer_group, topic))
         _set_popped(group, offsets_so_far, broker_offsets)
         if group.decided_to:
             groups.append(group)

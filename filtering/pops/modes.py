@@ -4,13 +4,21 @@ No file of a broker names them all. A group pops a topic if the broker's record 
 config/messageRequestMode.json says so (PopGroups), or if an event names a protocol that pops. It counts from the
 start before. An event with a protocol that pulls ends it.
 
-An operator may switch remoting clients while they are online. Often no event has it, but the record shows it: a group
-that pulled before pops from the first pop on, and one that the configuration tells to pull again does so after the last
-pop. Which group pulled before is known from the night before. In the first night of a group, one that the configuration
-names, or whose clients did not pop from the start by their protocols, may have: a pop comes after its message in the
-log, so what the group popped is in the record, and what it read before the first pop was pulled. The record also has
-how far it had come in each queue. So what it pulled is what it did not pop: what its filter matches before the first
-pop began to read, and after what the last one read.
+An operator may switch remoting clients while they are online. Often no event has it. A group that did not pop when the
+night began pops from a time in the night on (PopModes.with_mode_changes) by the first line that holds:
+
+| before | in the night | it pops from |
+|---|---|---|
+| it pulled | the record has pops of it | its first pop |
+| it pulled | an event has a request of it to pop | this request |
+| it pulled | the configuration says that it pops | its start in the night, or else the end of the night |
+| it is new | the record has pops of it, and the configuration names it, or no event says that it pops | its first pop |
+| it is new | only the configuration says that it pops, and the record has all pops | as in the third line |
+
+A group that popped, and that the configuration says to pull again, does so after its last pop. A group may pull before
+its first pop in its first night, too: a pop comes after its message in the log, so what the group popped is in the
+record, and what it read before was pulled. The record also has how far it had come in each queue. So what it pulled is
+what it did not pop: what its filter matches before the first pop began to read, and after what the last one read.
 """
 
 from __future__ import annotations
@@ -177,18 +185,22 @@ class PopModes:
         said = _said(event for event in events if event.protocol == REMOTING_POP)
         in_file = groups.set_to_pop | groups.set_to_pull
         for key in sorted((popped.keys() | asked.keys() | in_file) - fixed.keys()):
-            started = _start(rows.get(key, ()), end)
-            first, last = popped.get(key, (asked.get(key, started if started > before else end), before))
+            states = rows.get(key, ())
             popped_before = any(since <= before < until for since, until in known.get(key, ()))
-            pulled_before = not popped_before and any(
-                row.is_consuming and row.valid_from <= before for row in rows.get(key, ())
-            )
+            pulled_before = any(row.is_consuming and row.valid_from <= before for row in states)
             is_said = key in said or key in asked
-            may_have_pulled = key in popped and (key in in_file or not is_said)
-            may_have_pulled |= are_written_down and key in groups.set_to_pop and not is_said
+            if popped_before:
+                begins = False
+            elif pulled_before:
+                begins = key in popped or key in asked or key in groups.set_to_pop
+            elif key in popped:
+                begins = key in in_file or not is_said
+            else:
+                begins = key in groups.set_to_pop and are_written_down and not is_said
+            started = _start(states, end)
+            first, last = popped.get(key, (asked.get(key, started if started > before else end), before))
             marks = []
-            is_switched = pulled_before and (key in popped or key in asked or key in groups.set_to_pop)
-            if is_switched or (may_have_pulled and not popped_before):
+            if begins:
                 marks.append((max(first, before + 1), True))
             if key in groups.set_to_pull and (popped_before or key in popped):
                 marks.append((max(last, before) + 1, False))

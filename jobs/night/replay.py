@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts
 from filtering.consumption.clients import ClientTags, by_client, disagreeing_states, kept_by_some, tag_disagreements
-from filtering.consumption.offsets import BrokerOffsets, GroupNight
+from filtering.consumption.offsets import BrokerOffsets, GroupProgress
 from filtering.consumption.plan import NightPlan
 from filtering.consumption.queues import NO_INSTANTS, QueueNight
 from filtering.delivery.message_filter import message_filters
@@ -103,7 +103,7 @@ def replay(
     ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
     result = run_on_stored(filter_entries, ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
-    groups = [GroupNight(row.key, is_consuming=True, decided_to=_unread(clients.get(row.key))) for row in in_force]
+    groups = [GroupProgress(row.key, is_consuming=True, decided_to=_unread(clients.get(row.key))) for row in in_force]
     plan = NightPlan((), replayed, changes_of_clients, groups)
     rows = progress_rows(
         {}, plan, BrokerOffsets(), [FilteredPart(windows, uncertain, result)], queues, facts.as_of, run

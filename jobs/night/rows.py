@@ -24,7 +24,7 @@ from filtering.consumption.offsets import (
     REMOVED,
     UNKNOWN,
     BrokerOffsets,
-    GroupNight,
+    GroupProgress,
     Offsets,
     TopicOffsets,
 )
@@ -170,7 +170,7 @@ def progress_rows(
     ``before``: the offsets at the beginning of the night, by topic. ``queues``: the queues with new entries, by topic
     and queue id. ``popped``: what groups that pop got. ``traced``: by topic, how traces change counts.
     """
-    by_topic: defaultdict[str, list[GroupNight]] = defaultdict(list)
+    by_topic: defaultdict[str, list[GroupProgress]] = defaultdict(list)
     for group in plan.groups:
         by_topic[group.key[1]].append(group)
     committed: defaultdict[str, dict[str, Offsets]] = defaultdict(dict)
@@ -215,7 +215,7 @@ class _TopicProgress:
         topic: str,
         before: TopicOffsets,
         queues: Mapping[int, QueueNight],
-        planned: Iterable[GroupNight],
+        planned: Iterable[GroupProgress],
         committed: Mapping[str, Offsets],
         with_pops: Iterable[str],
     ) -> None:
@@ -289,7 +289,7 @@ class _TopicProgress:
             if not restart.keeps_offsets:
                 committed[committed >= 0] = REMOVED
 
-    def advance(self, group: GroupNight, instants: Int64s) -> None:
+    def advance(self, group: GroupProgress, instants: Int64s) -> None:
         """Sets the offset up to which a group's deliveries are decided, and counts what is lost to it."""
         offsets, seen = self.offsets, self._queues
         row = offsets.groups[group.key[0]]
