@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -39,9 +39,10 @@ from answers.rendering import (
     expression_line,
     time,
 )
+from filtering.broker_config import BrokerConfig
 from filtering.counted import counted, did_you_mean, listed, shortened
 from filtering.delivery import Outcome, topic_filters
-from filtering.delivery.entries import Entries, Int64s, among
+from filtering.delivery.entries import Entries, Int32s, Int64s, among
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter, reads_others
 from filtering.delivery.pull_window import NO_END, PULLED, OffsetRange, PullWindow, WindowKind
 from filtering.delivery.topic_filters import TopicFilters
@@ -84,11 +85,12 @@ from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 # What changed filters would have delivered, beside what groups received, on workers.
 
 
-GAINED, LOST = "gained", "lost"
+Period = tuple[int, int]
+"""Store times, ms, the second exclusive."""
 CHANGED = schema_of("queue_id int32, queue_offset int64, commitlog_offset int64, store_timestamp int64")
 """One row for each message that a group would gain or lose by a change; times in ms."""
-ChangedRows = defaultdict[tuple[int, str], list[pa.RecordBatch]]
-"""Rows of CHANGED by change, and by GAINED or LOST."""
+QueueDay = tuple[int, int]
+"""A day (UTC, days since the epoch) and a queue id."""
 _NO_BIT_MAP = 0
 
 
@@ -134,50 +136,71 @@ class FilterChange:
     physical_ranges: Mapping[int, OffsetRange] = field(default_factory=dict)
 
 
-@dataclass(eq=False)
-class ChangeResult:
-    """The effect of changes. ``rows`` are the messages that each gains and loses.
+@dataclass
+class ChangeCounts:
+    """The counts of a changed filter. Only messages of the period count.
 
-    ``kept`` counts the messages that a change keeps, by (change, day since the epoch, queue id). The other counters
-    are by change: ``scanned`` entries, entries that ``passed_stage1`` (the tags code; the filter bit map is not used),
-    messages on which the expression ``failed``, and messages that match and that the group has yet to pull
-    (``pending``). ``stored`` counts the entries of the topic.
+    ``stored``: entries of the topic; ``scanned``: those that the group pulled; ``passed_stage1``: of these, those that
+    pass by their tags code (the filter bit map is not used); ``failed``: messages on which the expression fails;
+    ``pending``: messages that match and that the group has yet to pull, which no other count includes.
 
-    Against the filter in force, as if it had always been, a change has ``new_gains`` and ``new_losses``. The filter in
-    force itself would gain and lose ``same_gains`` and ``same_losses`` of ``rows``.
+    ``new_gains`` and ``new_losses`` are the messages that the change gains and loses against the filter in force, as if
+    that had always been. It would itself gain ``same_gains`` of the gained messages, and lose ``same_losses`` of the
+    lost ones: the group pulled them under an earlier filter, or the broker deleted them before. All four are 0 if
+    there is no filter in force.
     """
 
-    rows: ChangedRows = field(default_factory=partial(defaultdict, list))
-    kept: Counter[tuple[int, int, int]] = field(default_factory=Counter)
-    scanned: Counter[int] = field(default_factory=Counter)
-    passed_stage1: Counter[int] = field(default_factory=Counter)
-    failed: Counter[int] = field(default_factory=Counter)
-    pending: Counter[int] = field(default_factory=Counter)
-    stored: Counter[int] = field(default_factory=Counter)
-    new_gains: Counter[int] = field(default_factory=Counter)
-    new_losses: Counter[int] = field(default_factory=Counter)
-    same_gains: Counter[int] = field(default_factory=Counter)
-    same_losses: Counter[int] = field(default_factory=Counter)
+    stored: int = 0
+    scanned: int = 0
+    passed_stage1: int = 0
+    failed: int = 0
+    pending: int = 0
+    new_gains: int = 0
+    new_losses: int = 0
+    same_gains: int = 0
+    same_losses: int = 0
 
-    def add(self, other: ChangeResult) -> None:
-        """Adds the rows and the counts of other messages."""
-        for key, batches in other.rows.items():
-            self.rows[key] += batches
-        for name in _COUNTERS:
-            getattr(self, name).update(getattr(other, name))
+    def __iadd__(self, other: ChangeCounts) -> ChangeCounts:
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)
+        return self
 
 
-_COUNTERS = [each.name for each in fields(ChangeResult) if each.name != "rows"]
+@dataclass(eq=False)
+class ChangeEffect:
+    """What a changed filter does: its counts, and the messages that it gains and loses, as rows of CHANGED.
+
+    ``kept`` counts the messages that it keeps, by queue and day.
+    """
+
+    counts: ChangeCounts = field(default_factory=ChangeCounts)
+    kept: Counter[QueueDay] = field(default_factory=Counter)
+    gained: list[pa.RecordBatch] = field(default_factory=list)
+    lost: list[pa.RecordBatch] = field(default_factory=list)
+
+    def __iadd__(self, other: ChangeEffect) -> ChangeEffect:
+        self.counts += other.counts
+        self.kept.update(other.kept)
+        self.gained += other.gained
+        self.lost += other.lost
+        return self
+
+
+def by_queue_and_day(queue_id: Int32s, store_timestamp: Int64s) -> Counter[QueueDay]:
+    """The number of messages for each queue and day."""
+    keys, counts = np.unique(np.stack([store_timestamp // DAY, queue_id]), axis=1, return_counts=True)
+    return Counter(dict(zip(zip(*keys.tolist(), strict=True), counts.tolist(), strict=True)))
 
 
 class FilterChanges:
     """Compares changed filters with deliveries. Picklable, so that Spark can send it to its workers."""
 
-    def __init__(self, changes: Sequence[FilterChange], stored: tuple[int, int]) -> None:
-        """``stored``: only messages stored in this interval count (ms, end exclusive)."""
+    def __init__(self, changes: Sequence[FilterChange], period: Period) -> None:
+        """``period``: only messages stored in it count."""
+        self._count = len(changes)
         self._by_topic = {
             topic: _ChangesOfTopic(
-                [(i, change) for i, change in enumerate(changes) if change.filter.topic == topic], stored
+                [(i, change) for i, change in enumerate(changes) if change.filter.topic == topic], period
             )
             for topic in {change.filter.topic for change in changes}
         }
@@ -187,11 +210,12 @@ class FilterChanges:
         """The message properties that are read, by topic."""
         return {topic: topic_changes.filters.properties for topic, topic_changes in self._by_topic.items()}
 
-    def __call__(self, blocks: Iterable[Entries]) -> ChangeResult:
-        result = ChangeResult()
+    def __call__(self, blocks: Iterable[Entries]) -> list[ChangeEffect]:
+        """The effect of each change on some entries."""
+        effects = [ChangeEffect() for _ in range(self._count)]
         for entries in blocks:
-            self._by_topic[entries.topic].compare(entries, result)
-        return result
+            self._by_topic[entries.topic].compare(entries, effects)
+        return effects
 
 
 class _ChangesOfTopic:
@@ -201,24 +225,24 @@ class _ChangesOfTopic:
     yet to pull, and on all messages; then, for changes with a filter in force, this one on all messages.
     """
 
-    def __init__(self, numbered: Sequence[tuple[int, FilterChange]], stored: tuple[int, int]) -> None:
+    def __init__(self, numbered: Sequence[tuple[int, FilterChange]], period: Period) -> None:
         self._numbered = numbered
-        self._stored = stored
+        self._period = period
         changes = [change for _, change in numbered]
-        windows = [_window(filter_change.filter, stored, {}, False, {}) for filter_change in changes]
+        windows = [_window(filter_change.filter, period, {}, False, {}) for filter_change in changes]
         pending_windows = [
-            _window(filter_change.filter, stored, filter_change.pending, True, filter_change.physical_ranges)
+            _window(filter_change.filter, period, filter_change.pending, True, filter_change.physical_ranges)
             for filter_change in changes
         ]
         in_force = [
-            _window(filter_change.in_force, stored, {}, False, {})
+            _window(filter_change.in_force, period, {}, False, {})
             for filter_change in changes
             if filter_change.in_force is not None
         ]
         self.filters = TopicFilters(_NO_BIT_MAP, windows=[*windows, *pending_windows, *windows, *in_force])
 
-    def compare(self, entries: Entries, result: ChangeResult) -> None:
-        """Adds the rows and the counts of a block to ``result``."""
+    def compare(self, entries: Entries, effects: Sequence[ChangeEffect]) -> None:
+        """Adds the effects on a block to those of all changes."""
         place = entries.queue_id, entries.queue_offset, entries.commitlog_offset, entries.store_timestamp
         in_nights = cache(lambda log: log.entries(*place))
         all_pulled = {
@@ -228,7 +252,7 @@ class _ChangesOfTopic:
         }
         block = self.filters.run(entries, all_pulled)
         matched = block.delivered.flags(self.filters.window_count)
-        in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
+        in_time = (entries.store_timestamp >= self._period[0]) & (entries.store_timestamp < self._period[1])
         change_flags, flags_in_force = np.split(matched, [3 * len(self._numbered)])
         in_force = iter(flags_in_force)
         for window, (number, change) in enumerate(self._numbered):
@@ -236,65 +260,57 @@ class _ChangesOfTopic:
             received = among(entries.commitlog_offset, change.received) & in_time
             dropped = among(entries.commitlog_offset, change.dropped)
             kept, gained, lost = received & matches, pulled & ~received & ~dropped, received & ~matches
-            _count_kept(number, entries, kept, result)
-            result.scanned[number] += int(block.scanned[block.mask_of[window]].sum())
-            result.passed_stage1[number] += int(block.counts[window, :, topic_filters.PASSED_STAGE1].sum())
-            result.failed[number] += int(block.counts[window, :, topic_filters.EVALUATION_ERRORS].sum())
-            result.pending[number] += int(pending.sum())
-            result.stored[number] += int(in_time.sum())
+            counts = ChangeCounts(
+                stored=int(in_time.sum()),
+                scanned=int(block.scanned[block.mask_of[window]].sum()),
+                passed_stage1=int(block.counts[window, :, topic_filters.PASSED_STAGE1].sum()),
+                failed=int(block.counts[window, :, topic_filters.EVALUATION_ERRORS].sum()),
+                pending=int(pending.sum()),
+            )
             if change.in_force is not None:
                 before = next(in_force) & (all_pulled.get(window, np.True_) | received)
                 after = pulled | kept
-                result.new_gains[number] += int((after & ~before & ~dropped).sum())
-                result.new_losses[number] += int((before & ~after & ~dropped).sum())
-                result.same_gains[number] += int((gained & before).sum())
-                result.same_losses[number] += int((lost & ~before).sum())
-            for kind, flags in ((GAINED, gained), (LOST, lost)):
-                if flags.any():
-                    columns = [pa.array(getattr(entries, name)[flags]) for name in CHANGED.names]
-                    result.rows[number, kind].append(pa.RecordBatch.from_arrays(columns, schema=CHANGED))
+                counts.new_gains = int((after & ~before & ~dropped).sum())
+                counts.new_losses = int((before & ~after & ~dropped).sum())
+                counts.same_gains = int((gained & before).sum())
+                counts.same_losses = int((lost & ~before).sum())
+            effects[number] += ChangeEffect(
+                counts,
+                by_queue_and_day(entries.queue_id[kept], entries.store_timestamp[kept]),
+                _changed_rows(entries, gained),
+                _changed_rows(entries, lost),
+            )
 
 
-def _count_kept(number: int, entries: Entries, kept: npt.NDArray[np.bool_], result: ChangeResult) -> None:
-    days, queue_ids = entries.store_timestamp[kept] // DAY, entries.queue_id[kept]
-    keys, counts = np.unique(np.stack([days, queue_ids]), axis=1, return_counts=True)
-    for day, queue_id, count in zip(*keys.tolist(), counts.tolist(), strict=True):
-        result.kept[number, day, queue_id] += count
+def _changed_rows(entries: Entries, flags: npt.NDArray[np.bool_]) -> list[pa.RecordBatch]:
+    """The flagged entries as rows of CHANGED; no batch if there are none."""
+    if not flags.any():
+        return []
+    columns = [pa.array(getattr(entries, name)[flags]) for name in CHANGED.names]
+    return [pa.RecordBatch.from_arrays(columns, schema=CHANGED)]
 
 
 def _window(
     message_filter: MessageFilter,
-    stored: tuple[int, int],
+    period: Period,
     offsets: Mapping[int, OffsetRange],
     only_listed: bool,
     physical_ranges: Mapping[int, OffsetRange],
 ) -> PullWindow:
-    return PullWindow(message_filter, BEGINNING, *stored, None, offsets, only_listed, physical_ranges).without_bit_map
+    return PullWindow(message_filter, BEGINNING, *period, None, offsets, only_listed, physical_ranges).without_bit_map
 
 
 # What groups pulled and received.
 
 
-Period = tuple[int, int]
-"""Store times, ms, the second exclusive."""
-
-
 class DeliveryHistory:
     """The messages of some topics that groups pulled, those that they received, and those that wait for them."""
 
-    def __init__(
-        self,
-        facts: BrokerFacts,
-        wanted: Sequence[SubscriptionRow],
-        period: Period,
-        in_force: Mapping[GroupTopic, SubscriptionRow],
-    ) -> None:
-        """``in_force``: all subscriptions in force of the groups of ``wanted``."""
+    def __init__(self, facts: BrokerFacts, keys: Collection[GroupTopic], period: Period) -> None:
+        """Also reads other pairs of these groups and topics."""
         self._facts = facts
         self._period = period
-        self._before = in_force.values()
-        self._after = {**in_force, **{row.key: row for row in wanted}}.values()
-        groups, topics = {row.consumer_group for row in wanted}, {row.topic for row in wanted}
+        groups, topics = {group for group, _ in keys}, {topic for _, topic in keys}
         self._received = _received(facts, groups, topics, period)
         self._log = cache(partial(NightsOfLog.of_topic, facts))
         self._first_kept = cache(self._read_first_kept)
@@ -308,27 +324,17 @@ class DeliveryHistory:
         for group, topic, *queue in tuples(facts.rows(CURRENT_OFFSETS, columns, where), *columns):
             self._queues[group, topic].append((*queue,))
 
-    def change(self, old: SubscriptionRow | None, new: SubscriptionRow) -> FilterChange:
-        """The change from the subscription in force to another one."""
-        new_filter = message_filter(new, self._after, self._facts.broker)
-        assert new_filter is not None
-        return self._change(old, new_filter)
-
-    def end(self, old: SubscriptionRow) -> FilterChange:
-        """The change from the subscription in force to none."""
-        return self._change(old, MessageFilter(*old.key, expression=FALSE))
-
-    def _change(self, old: SubscriptionRow | None, new_filter: MessageFilter) -> FilterChange:
-        key = new_filter.key
-        pending = self._pending(key)
+    def change(self, new: MessageFilter, in_force: MessageFilter | None) -> FilterChange:
+        """The change to another filter of a group. ``in_force``: as in :class:`FilterChange`."""
+        pending = self._pending(new.key)
         return FilterChange(
-            filter=new_filter,
-            received=self._received.get((*key, Outcome.DELIVERED), _NOTHING),
-            dropped=self._received.get((*key, Outcome.DROPPED_BY_HOOK), _NOTHING),
-            pulled=self._pulled(key),
+            filter=new,
+            received=self._received.get((*new.key, Outcome.DELIVERED), _NOTHING),
+            dropped=self._received.get((*new.key, Outcome.DROPPED_BY_HOOK), _NOTHING),
+            pulled=self._pulled(new.key),
             pending=pending,
-            in_force=None if old is None else message_filter(old, self._before, self._facts.broker),
-            physical_ranges=self._facts.physical_ranges(key[1], pending),
+            in_force=in_force,
+            physical_ranges=self._facts.physical_ranges(new.topic, pending),
         )
 
     def _pulled(self, key: GroupTopic) -> PulledMessages:
@@ -440,71 +446,53 @@ class QueueChange:
     lost: int
 
 
-@frozen
-class AgainstInForce:
-    """Messages that the change itself gains and loses: compared with the filter in force, as if it had always been.
-
-    The filter in force would itself gain ``same_gains`` of the gained messages, and lose ``same_losses`` of the lost
-    ones: the group pulled them under an earlier filter, or the broker deleted them before.
-    """
-
-    gained: int
-    lost: int
-    same_gains: int
-    same_losses: int
-
-
 @dataclass(frozen=True, repr=False)
 class WhatIf(Shown):
-    """What ``new`` changes for a group on a topic; ``old`` is in force, None if the group has no subscription.
+    """What ``new`` changes for a group on a topic, beside ``old``, which is in force.
 
-    ``ends``: the subscription ends, and ``new`` is the one that ends; all that it delivered is lost.
-    ``period`` limits the store times of messages; ``stored`` messages of the topic are in it. ``against_in_force`` is
-    None if no filter is in force, or if the broker refuses its pulls.
-    ``relation`` compares the two filters for all possible messages. ``scanned``, ``passed_stage1`` and ``failed`` are
-    entries, as in :class:`ChangeResult`; ``pending`` are messages that the new
-    filter matches and the group has yet to pull; no other count includes them. ``has_recorded_pops``: the broker wrote
-    down what the group popped, and what its pops read counts as pulled. ``filters_redeliveries``: the new filter
-    decides in the retry topic, too.
+    ``old`` is None if the group has no subscription, ``new`` if its subscription ends: all that it delivered is lost.
+    ``period`` limits the store times of messages. ``relation`` compares the two filters for all possible messages.
+    ``has_filter_in_force``: whether ``old`` has a filter to compare with: the broker does not refuse its pulls.
+    ``has_recorded_pops``: the broker wrote down what the group popped, and what its pops read counts as pulled.
+    ``filters_redeliveries``: the new filter decides in the retry topic, too.
     """
 
+    key: GroupTopic
     old: SubscriptionRow | None
-    new: SubscriptionRow
-    ends: bool
+    new: SubscriptionRow | None
     period: Period
-    stored: int
-    relation: Relation | None
-    kept: int
+    counts: ChangeCounts
     gained: ChangedMessages
     lost: ChangedMessages
-    against_in_force: AgainstInForce | None
     by_queue: Sequence[QueueChange]
-    scanned: int
-    passed_stage1: int
-    failed: int
-    pending: int
+    relation: Relation | None
     findings: Sequence[Finding]
+    has_filter_in_force: bool
     has_recorded_pops: bool
     filters_redeliveries: bool
 
     @property
+    def kept(self) -> int:
+        """The number of messages that the group received and keeps."""
+        return sum(queue.kept for queue in self.by_queue)
+
+    @property
     def gained_by_change(self) -> int:
         """The messages that the change itself gains; all gained ones if there is no filter to compare with."""
-        return len(self.gained) if self.against_in_force is None else self.against_in_force.gained
+        return self.counts.new_gains if self.has_filter_in_force else len(self.gained)
 
     @property
     def lost_by_change(self) -> int:
         """The messages that the change itself loses; all lost ones if there is no filter to compare with."""
-        return len(self.lost) if self.against_in_force is None else self.against_in_force.lost
+        return self.counts.new_losses if self.has_filter_in_force else len(self.lost)
 
     @property
     def deliveries_differ(self) -> bool:
         """Whether the group received other messages than the filter in force would have delivered."""
-        against = self.against_in_force
-        if against is None:
-            return False
-        counts = against.gained, against.lost, against.same_gains, against.same_losses
-        return counts != (len(self.gained), len(self.lost), 0, 0)
+        differences = len(self.gained), len(self.lost), 0, 0
+        counts = self.counts
+        against_in_force = counts.new_gains, counts.new_losses, counts.same_gains, counts.same_losses
+        return self.has_filter_in_force and against_in_force != differences
 
     def __str__(self) -> str:
         return as_text(blocks(self))
@@ -532,14 +520,22 @@ def what_if(
         if row.topic not in facts.topics:
             hint = did_you_mean(row.topic, facts.topics) or f"; it has {listed(facts.topics, NAMED)}"
             raise UsageError(f"no message of the log has the topic {row.topic}{hint}")
-    tried = [*wanted, *ended]
-    in_force = {row.key: facts.as_consumed(row) for row in facts.in_force_of({row.consumer_group for row in tried})}
-    pairs = [*((in_force.get(row.key), row) for row in wanted), *((row, row) for row in ended)]
-    retrying = {row.consumer_group for row in in_force.values() if reads_others(row, facts.broker)}
-    history = DeliveryHistory(facts, tried, period, in_force)
-    compared = [*(history.change(*pair) for pair in pairs[: len(wanted)]), *map(history.end, ended)]
-    changes = FilterChanges(compared, period)
-    total = ChangeResult()
+    groups = {row.consumer_group for row in (*wanted, *ended)}
+    before = {row.key: facts.as_consumed(row) for row in facts.in_force_of(groups)}
+    after = {**before, **{row.key: row for row in wanted}}
+    pairs = [*((before.get(row.key), row) for row in wanted), *((row, None) for row in ended)]
+    keys = [row.key for row in (*wanted, *ended)]
+    history = DeliveryHistory(facts, keys, period)
+
+    def filter_of(row: SubscriptionRow | None, rows: Mapping[GroupTopic, SubscriptionRow]) -> MessageFilter | None:
+        return None if row is None else message_filter(row, rows.values(), facts.broker)
+
+    filter_changes = [
+        history.change(filter_of(new, after) or MessageFilter(*key, expression=FALSE), filter_of(old, before))
+        for key, (old, new) in zip(keys, pairs, strict=True)
+    ]
+    changes = FilterChanges(filter_changes, period)
+    effects = [ChangeEffect() for _ in keys]
     for part in scan_entries(
         facts.warehouse,
         facts.name,
@@ -551,72 +547,52 @@ def what_if(
         columns=PLACES,
         each_has_entry=facts.last.is_complete,
     ):
-        total.add(part)
+        for effect, more in zip(effects, part, strict=True):
+            effect += more
     findings = findings_of_rows(facts, wanted)
     messages_of = cache(partial(MessagesOfTopic, facts.warehouse, facts.name))
-    return [
-        _what_if(
-            facts,
-            messages_of(new.topic),
-            number,
-            old,
-            new,
-            number >= len(wanted),
-            period,
-            total,
-            change.in_force is not None,
-            findings,
-            new.consumer_group in retrying and not is_retry_topic(new.topic),
+    retrying = {row.consumer_group for row in before.values() if reads_others(row, facts.broker)}
+    what_ifs = []
+    for key, (old, new), change, effect in zip(keys, pairs, filter_changes, effects, strict=True):
+        gained, lost = (_changed_messages(messages_of(key[1]), batches) for batches in (effect.gained, effect.lost))
+        what_ifs.append(
+            WhatIf(
+                key=key,
+                old=old,
+                new=new,
+                period=period,
+                counts=effect.counts,
+                gained=gained,
+                lost=lost,
+                by_queue=_by_queue(effect.kept, gained, lost),
+                relation=_relation_of(old, new, facts.broker),
+                findings=[finding for finding in findings if finding.key == key] if new is not None else [],
+                has_filter_in_force=change.in_force is not None,
+                has_recorded_pops=key in facts.pops.recorded,
+                filters_redeliveries=(
+                    key[0] in retrying
+                    and not is_retry_topic(key[1])
+                    and new is not None
+                    and new.filter_data is not None
+                ),
+            )
         )
-        for number, ((old, new), change) in enumerate(zip(pairs, compared, strict=True))
-    ]
+    return what_ifs
 
 
-def _what_if(
-    facts: BrokerFacts,
-    messages: MessagesOfTopic,
-    number: int,
-    old: SubscriptionRow | None,
-    new: SubscriptionRow,
-    ends: bool,
-    period: Period,
-    total: ChangeResult,
-    has_filter_in_force: bool,
-    findings: Sequence[Finding],
-    filters_redeliveries: bool,
-) -> WhatIf:
-    sides = {
-        kind: sorted_by(pa.Table.from_batches(total.rows[number, kind], CHANGED), "commitlog_offset")
-        for kind in (GAINED, LOST)
-    }
-    kept = {(day, queue): count for (change, day, queue), count in total.kept.items() if change == number}
-    against = total.new_gains, total.new_losses, total.same_gains, total.same_losses
-    before, after = delivers(old) if old is not None else None, None if ends else delivers(new)
-    if reads_others(new, facts.broker):
-        before = None  # The filters of the group's other topics decide, too.
-    return WhatIf(
-        old=old,
-        new=new,
-        ends=ends,
-        period=period,
-        stored=total.stored[number],
-        relation=relation(before, after) if before is not None and after is not None else None,
-        kept=sum(kept.values()),
-        gained=_changed(messages, sides[GAINED]),
-        lost=_changed(messages, sides[LOST]),
-        against_in_force=AgainstInForce(*(counts[number] for counts in against)) if has_filter_in_force else None,
-        by_queue=_by_queue(kept, sides[GAINED], sides[LOST]),
-        scanned=total.scanned[number],
-        passed_stage1=total.passed_stage1[number],
-        failed=total.failed[number],
-        pending=total.pending[number],
-        findings=[finding for finding in findings if finding.key == new.key and not ends],
-        has_recorded_pops=new.key in facts.pops.recorded,
-        filters_redeliveries=filters_redeliveries and not ends and new.filter_data is not None,
-    )
+def _relation_of(old: SubscriptionRow | None, new: SubscriptionRow | None, broker: BrokerConfig) -> Relation | None:
+    """How the filters of two subscriptions relate.
+
+    None if one is missing or does not compile, and if the filters of the group's other topics decide, too.
+    """
+    if new is not None and reads_others(new, broker):
+        return None
+    before, after = (None if row is None else delivers(row) for row in (old, new))
+    return None if before is None or after is None else relation(before, after)
 
 
-def _changed(messages_of_topic: MessagesOfTopic, rows: pa.Table) -> ChangedMessages:
+def _changed_messages(messages_of_topic: MessagesOfTopic, batches: Sequence[pa.RecordBatch]) -> ChangedMessages:
+    rows = sorted_by(pa.Table.from_batches(batches, CHANGED), "commitlog_offset")
     messages, others = messages_of_topic.newest_at(rows["commitlog_offset"].to_numpy())
     traits = common_traits([row["properties"] or {} for row in messages], [row["properties"] or {} for row in others])
     return ChangedMessages(rows, [_with_place(row, rows) for row in messages[:SAMPLES]], traits)
@@ -629,17 +605,12 @@ def _with_place(message: dict[str, Any], entries: pa.Table) -> dict[str, Any]:
     return place | {name: value for name, value in message.items() if name != "commitlog_offset"}
 
 
-def _by_queue(kept: Mapping[tuple[int, int], int], gained: pa.Table, lost: pa.Table) -> list[QueueChange]:
-    counts = {kind: _counts(rows) for kind, rows in ((GAINED, gained), (LOST, lost))}
-    keys = sorted({*kept, *counts[GAINED], *counts[LOST]})
-    return [QueueChange(*key, kept.get(key, 0), counts[GAINED][key], counts[LOST][key]) for key in keys]
-
-
-def _counts(rows: pa.Table) -> Counter[tuple[int, int]]:
-    """The rows by day and queue id."""
-    keys = pa.table({"day": rows["store_timestamp"].to_numpy() // DAY, "queue_id": rows["queue_id"]})
-    counts = keys.group_by(["day", "queue_id"]).aggregate([([], "count_all")])
-    return Counter({(day, queue_id): count for day, queue_id, count in tuples(counts, *counts.column_names)})
+def _by_queue(kept: Counter[QueueDay], gained: ChangedMessages, lost: ChangedMessages) -> list[QueueChange]:
+    more, fewer = (
+        by_queue_and_day(side.rows["queue_id"].to_numpy(), side.rows["store_timestamp"].to_numpy())
+        for side in (gained, lost)
+    )
+    return [QueueChange(*key, kept[key], more[key], fewer[key]) for key in sorted({*kept, *more, *fewer})]
 
 
 # Subscriptions to try.
@@ -753,7 +724,7 @@ def what_if_on_brokers(
         for change in what_if(each.facts, each.changed, period, session, each.ended)
     ]
     order = {key: number for number, key in enumerate(dict.fromkeys(key for each in tried for key in each.keys))}
-    return sorted(changes, key=lambda each: order[each[1].new.key])
+    return sorted(changes, key=lambda each: order[each[1].key])
 
 
 # How a what-if is shown: as blocks, which become text, Markdown or HTML, and as JSON (docs/JSON.md).
@@ -788,8 +759,8 @@ def totals(what_ifs: Iterable[WhatIf]) -> str:
 
 def blocks(change: WhatIf, broker: str | None = None) -> Iterator[Block]:
     """What another filter changes for a group and a topic. ``broker``: its name, where there are several."""
-    where = "" if broker is None else f", {broker}"
-    yield Heading(f"{change.new.consumer_group} on {change.new.topic}{where}: {totals([change])}", 2)
+    (group, topic), where = change.key, "" if broker is None else f", {broker}"
+    yield Heading(f"{group} on {topic}{where}: {totals([change])}", 2)
     yield Items(list(_facts(change)))
     for kind, side in (("Gained", change.gained), ("Lost", change.lost)):
         if len(side):
@@ -801,7 +772,7 @@ def blocks(change: WhatIf, broker: str | None = None) -> Iterator[Block]:
 
 def _facts(change: WhatIf) -> Iterator[Line]:
     yield "in force: ", *_filter(change.old)
-    yield "instead: no subscription: the file ends it" if change.ends else ("instead: ", *_filter(change.new))
+    yield "instead: no subscription: the file ends it" if change.new is None else ("instead: ", *_filter(change.new))
     yield from _period(change)
     if change.has_recorded_pops:
         yield NOT_KNOWN_OF_POPS
@@ -809,16 +780,17 @@ def _facts(change: WhatIf) -> Iterator[Line]:
         yield REDELIVERIES_NOT_COMPARED
     if change.relation is not None:
         yield from _relation(change.relation)
-    if change.against_in_force is not None and change.deliveries_differ:
-        yield from _against_in_force(change.against_in_force)
-    if change.pending:
-        matching = counted(change.pending, "pending message matches", "pending messages match")
+    counts = change.counts
+    if change.deliveries_differ:
+        yield from _against_in_force(counts)
+    if counts.pending:
+        matching = counted(counts.pending, "pending message matches", "pending messages match")
         yield f"{matching} the new filter; the group has not pulled them yet"
-    if change.ends:
+    if change.new is None:
         return
     yield (
-        f"cost: {counted(change.scanned, 'entry', 'entries')} scanned, {change.passed_stage1:,} pass on the entry alone"
-        + (f", the expression fails on {counted(change.failed, 'message')}" if change.failed else "")
+        f"cost: {counted(counts.scanned, 'entry', 'entries')} scanned, {counts.passed_stage1:,} pass on the entry alone"
+        + (f", the expression fails on {counted(counts.failed, 'message')}" if counts.failed else "")
     )
     for finding in change.findings:
         yield f"{finding.severity}: {finding.text}"
@@ -828,24 +800,24 @@ def _period(change: WhatIf) -> Iterator[str]:
     begin, end = change.period
     limits = [f"from {time(begin)}"] * (begin != BEGINNING) + [f"before {time(end)}"] * (end != FOREVER)
     if limits:
-        yield f"only messages stored {' and '.join(limits)}: {change.stored:,} of {change.new.topic}"
-    if not change.stored:
+        yield f"only messages stored {' and '.join(limits)}: {change.counts.stored:,} of {change.key[1]}"
+    if not change.counts.stored:
         yield NOTHING_TO_COMPARE
 
 
-def _against_in_force(against: AgainstInForce) -> Iterator[str]:
+def _against_in_force(counts: ChangeCounts) -> Iterator[str]:
     yield (
-        f"against the filter in force, as if it had always been: {against.gained:,} gained, {against.lost:,} lost; "
-        "--max-gained and --max-lost count these"
+        f"against the filter in force, as if it had always been: {counts.new_gains:,} gained, {counts.new_losses:,} "
+        "lost; --max-gained and --max-lost count these"
     )
-    if against.same_gains:
+    if counts.same_gains:
         yield (
-            f"{against.same_gains:,} of the gained messages pass the filter in force, too: the group did not receive "
+            f"{counts.same_gains:,} of the gained messages pass the filter in force, too: the group did not receive "
             "them for another reason, such as an earlier filter, or a message deleted before it was pulled"
         )
-    if against.same_losses:
+    if counts.same_losses:
         yield (
-            f"{against.same_losses:,} of the lost messages do not pass the filter in force either: the group received "
+            f"{counts.same_losses:,} of the lost messages do not pass the filter in force either: the group received "
             "them under an earlier filter"
         )
 
@@ -907,28 +879,32 @@ def _message(message: Message) -> str:
 
 def what_if_json(change: WhatIf) -> dict[str, Any]:
     """A what-if as a JSON object."""
-    relation = change.relation
+    (group, topic), counts, relation = change.key, change.counts, change.relation
+    against_in_force = {
+        "gained": counts.new_gains, "lost": counts.new_losses,
+        "same_gains": counts.same_gains, "same_losses": counts.same_losses,
+    }  # fmt: skip
     return {
-        "consumer_group": change.new.consumer_group,
-        "topic": change.new.topic,
+        "consumer_group": group,
+        "topic": topic,
         "old": None if change.old is None else change.old.expression,
-        "new": None if change.ends else change.new.expression,
-        "ends": change.ends,
+        "new": None if change.new is None else change.new.expression,
+        "ends": change.new is None,
         "gained": len(change.gained),
         "lost": len(change.lost),
         "kept": change.kept,
-        "pending": change.pending,
-        "against_in_force": None if change.against_in_force is None else asdict(change.against_in_force),
+        "pending": counts.pending,
+        "against_in_force": against_in_force if change.has_filter_in_force else None,
         "from": None if change.period[0] == BEGINNING else change.period[0],
         "to": None if change.period[1] == FOREVER else change.period[1],
-        "stored": change.stored,
+        "stored": counts.stored,
         "is_popping": change.has_recorded_pops,
         "filters_redeliveries": change.filters_redeliveries,
         "relation": None if relation is None else relation.kind.value,
         "relation_of_plain_numbers": relation is not None and relation.plain_numbers,
         "only_old": None if relation is None else relation.only_old,
         "only_new": None if relation is None else relation.only_new,
-        "cost": {"scanned": change.scanned, "passed_stage1": change.passed_stage1, "errors": change.failed},
+        "cost": {"scanned": counts.scanned, "passed_stage1": counts.passed_stage1, "errors": counts.failed},
         "by_queue": [
             {"day": time(row.day * DAY)[:10], "queue_id": row.queue_id}
             | {"kept": row.kept, "gained": row.gained, "lost": row.lost}

@@ -150,8 +150,8 @@ def _blocks(
     from answers.what_if import blocks, totals
 
     if len(what_ifs) > 1:
-        keys = {change.new.key for _, change in what_ifs}
-        ended = len({change.new.key for _, change in what_ifs if change.ends})
+        keys = {change.key for _, change in what_ifs}
+        ended = len({change.key for _, change in what_ifs if change.new is None})
         parts = [counted(len(keys) - ended, "filter"), *[counted(ended, "ended subscription")] * bool(ended)]
         where = f" on {counted(len({broker for broker, _ in what_ifs}), 'broker')}" if names_brokers else ""
         yield Heading(f"{' and '.join(parts)}{where}: {totals(change for _, change in what_ifs)}", 1)
@@ -288,16 +288,13 @@ def _verdict(
 ) -> Verdict:
     """Whether the changes are within the limits that the user gave."""
     allowed = args.allow_ended or ()
-    refused = [
-        change
-        for change in what_ifs
-        if change.ends and EVERY_GROUP not in allowed and change.new.consumer_group not in allowed
-    ]
+    ended = [change for change in what_ifs if change.new is None]
+    refused = [change for change in ended if EVERY_GROUP not in allowed and change.key[0] not in allowed]
     checks = []
     if args.max_lost is not None:
-        lost = sum(change.lost_by_change for change in what_ifs if not change.ends or change in refused)
+        lost = sum(change.lost_by_change for change in what_ifs if change.new is not None or change in refused)
         checks.append(_limit_check("max-lost", "loses", lost, args.max_lost))
-        checks.append(_ended_check([change for change in what_ifs if change.ends], refused))
+        checks.append(_ended_check(ended, refused))
     if args.max_gained is not None:
         gained = sum(change.gained_by_change for change in what_ifs)
         checks.append(_limit_check("max-gained", "gains", gained, args.max_gained))
@@ -305,7 +302,7 @@ def _verdict(
         of = f"of {counted(len(expectations), 'expected message')}"
         checks.append(Check("expect", 0, len(unmet), f"{len(unmet):,} {of} not handled as expected"))
     has_limits = args.max_lost is not None or args.max_gained is not None
-    return Verdict(checks, has_limits and bool(what_ifs) and not any(change.stored for change in what_ifs))
+    return Verdict(checks, has_limits and bool(what_ifs) and not any(change.counts.stored for change in what_ifs))
 
 
 def _limit_check(name: str, verb: str, messages: int, limit: int) -> Check:
@@ -315,7 +312,7 @@ def _limit_check(name: str, verb: str, messages: int, limit: int) -> Check:
 
 def _ended_check(ended: Sequence[WhatIf], refused: Sequence[WhatIf]) -> Check:
     """``refused``: those of the ended subscriptions that --allow-ended does not allow."""
-    names = list(dict.fromkeys(f"{change.new.consumer_group} on {change.new.topic}" for change in refused or ended))
+    names = [f"{group} on {topic}" for group, topic in dict.fromkeys(change.key for change in refused or ended)]
     text = f"the file ends {counted(len(names), 'subscription')}" if names else "no subscription ends"
     if names:
         text += f" ({listed(names, NAMED)})" + (

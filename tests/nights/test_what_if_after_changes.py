@@ -76,8 +76,8 @@ def test_the_filters_in_force_change_nothing_in_the_nights_of_a_real_broker(nigh
     would have brought them."""
     facts = open_facts(Warehouse.at(str(nights / "4")))
     rows = [row for row in facts.in_force if not row.topic.startswith(RETRY_TOPIC_PREFIX)]
-    change_of_group = {each.new.consumer_group: each for each in tried(facts, rows, (BEGINNING, FOREVER))}
-    compared = [each for each in change_of_group.values() if each.against_in_force is not None]
+    change_of_group = {each.key[0]: each for each in tried(facts, rows, (BEGINNING, FOREVER))}
+    compared = [each for each in change_of_group.values() if each.has_filter_in_force]
     assert len(compared) > 20
     assert {(each.gained_by_change, each.lost_by_change) for each in compared} == {(0, 0)}
     assert {group for group, each in change_of_group.items() if len(each.lost)} >= {"cg_sql_change_boundary"}
@@ -92,8 +92,8 @@ def test_what_is_pending_is_what_lag_counts(nights: Path, night: int) -> None:
     for row in lag(facts):
         behind[row.consumer_group, row.topic] += row.would_get
     rows = [row for row in facts.in_force if row.topic in facts.topics]
-    pending = {each.new: each.pending for each in tried(facts, rows, (BEGINNING, FOREVER))}
-    assert {(new.consumer_group, new.topic): count for new, count in pending.items() if count} == +behind
+    pending = {each.key: each.counts.pending for each in tried(facts, rows, (BEGINNING, FOREVER))}
+    assert {key: count for key, count in pending.items() if count} == +behind
 
 
 def test_the_period_is_named_and_may_be_empty(changed: GrowingBroker, run: Run) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from answers.pull_history import NightsOfLog
-from answers.what_if import ChangeResult, FilterChange, FilterChanges, PulledMessages
+from answers.what_if import ChangeEffect, FilterChange, FilterChanges, PulledMessages
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import PullWindow
 from filtering.sql92 import compile
@@ -31,10 +31,11 @@ def changed(
     dropped: Sequence[int] = (),
     stored: tuple[int, int] = ALWAYS,
     **more: Any,
-) -> ChangeResult:
+) -> ChangeEffect:
     """The effect of a filter on a group that received some of the messages; its client's hooks dropped others."""
     change = FilterChange(new, np.array(received, np.int64), np.array(dropped, np.int64), **more)
-    return FilterChanges([change], stored)([entries("T", MESSAGES)])
+    (effect,) = FilterChanges([change], stored)([entries("T", MESSAGES)])
+    return effect
 
 
 def offsets(begin: int, end: int) -> PulledMessages:
@@ -43,19 +44,19 @@ def offsets(begin: int, end: int) -> PulledMessages:
     return PulledMessages(NightsOfLog(np.array([10])), [(0, window)])
 
 
-def rows(result: ChangeResult) -> list[tuple[str, int]]:
+def rows(effect: ChangeEffect) -> list[tuple[str, int]]:
     return [
         (kind, queue_offset)
-        for (_, kind), batches in result.rows.items()
+        for kind, batches in (("gained", effect.gained), ("lost", effect.lost))
         for batch in batches
         for queue_offset in batch["queue_offset"].to_pylist()
     ]
 
 
-def against_in_force(result: ChangeResult) -> tuple[int, ...]:
+def against_in_force(effect: ChangeEffect) -> tuple[int, ...]:
     """What the change gains and loses against the filter in force, and what that one would gain and lose itself."""
-    counters = (result.new_gains, result.new_losses, result.same_gains, result.same_losses)
-    return tuple(counter[0] for counter in counters)
+    counts = effect.counts
+    return counts.new_gains, counts.new_losses, counts.same_gains, counts.same_losses
 
 
 def test_what_the_clients_hooks_drop_is_not_gained() -> None:
@@ -84,4 +85,4 @@ def test_the_filter_in_force_gains_what_an_earlier_one_did_not_deliver() -> None
 def test_only_messages_of_the_period_count() -> None:
     """Its end is exclusive."""
     result = changed(above(6), received=[0, 1, 9], pending={0: (8, 10)}, pulled=offsets(0, 8), stored=(100, 900))
-    assert (rows(result), result.stored[0], result.pending[0]) == ([("gained", 7), ("lost", 1)], 8, 1)
+    assert (rows(result), result.counts.stored, result.counts.pending) == ([("gained", 7), ("lost", 1)], 8, 1)
