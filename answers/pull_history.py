@@ -399,6 +399,8 @@ class PopsOfMessages:
                     return NOT_ACKNOWLEDGED
                 if self._uncertain.check_tags(row, popped_at, tags, np.zeros(1, np.int64)).is_uncertain.any():
                     return OTHER_TAGS
+            if self._uncertain.may_be_given_up(consumer_group, np.array([pop["attempt"] or 1])).any():
+                return Reason.CONFIG_NOT_KNOWN
             is_redelivered = np.array([pop["redelivered_as"] is not None])
             own = [((consumer_group, message.topic), np.zeros(1, np.int64))]
             if self._uncertain.may_be_for_nobody(own, popped_at, is_kept, is_redelivered).any():

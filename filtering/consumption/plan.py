@@ -50,10 +50,11 @@ from filtering.consumption.offsets import BrokerOffsets, GroupProgress, Offsets,
 from filtering.consumption.uncertainty import GroupUncertainty, outside
 from filtering.delivery.entries import Int64s
 from filtering.delivery.message_filter import FiltersInForce
-from filtering.delivery.pull_window import PullWindow, UncertainRange
+from filtering.delivery.pull_window import PullWindow, Reason, UncertainRange
 from filtering.frozen import frozen
 from filtering.names import retry_topics, subscribed_topic
 from filtering.pops.modes import NO_POP_GROUPS, NO_POPS, PopGroups, Pops, popped_rows, pulled_rows
+from filtering.predicate import FALSE
 from filtering.pulls import is_pulling
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import (
@@ -209,6 +210,11 @@ class _NightPlanner:
         self._windows += planner.windows
         self._uncertain_ranges += self._uncertain(key, rows, planner.uncertain)
         self._uncertain_ranges += planner.uncertain.in_windows
+        if self._config_decides(key):
+            self._uncertain_ranges += [
+                UncertainRange.in_window(window, FALSE, window.message_filter.delivered, Reason.CONFIG_NOT_KNOWN)
+                for window in planner.windows
+            ]
         self._lost += planner.lost
         self._groups.append(planner.group)
         recorded = self._pops.recorded.get((key[0], subscribed_topic(*key)))
@@ -220,7 +226,7 @@ class _NightPlanner:
         start = GroupStart(key, consume_from, self._offsets_so_far, self._broker_offsets)
         if not any(row.pops for row in rows):
             return start
-        is_in_order = key[0] in self._pop_groups.in_order
+        is_in_order = key[0] in self._pop_groups.in_order or self._may_pop_in_order(key)
         return replace(
             start,
             mode=ConsumeMode.POP,
@@ -229,6 +235,17 @@ class _NightPlanner:
             handed_out=self._pop_groups.handed_out.get(key, {}) if is_in_order else {},
             is_in_order=is_in_order,
         )
+
+    def _may_pop_in_order(self, key: GroupTopic) -> bool:
+        """Whether a group, whose configuration is not known, pops in order or not at all: others are in the record."""
+        is_planned = (key[0], subscribed_topic(*key)) in self._pops.planned
+        return is_planned and bool(self._pops.recorded) and not self._pop_groups.configs_are_known
+
+    def _config_decides(self, key: GroupTopic) -> bool:
+        """Whether it depends on the group's configuration, which is not known, if it gets what is planned."""
+        subscribed = key[0], subscribed_topic(*key)
+        is_redelivered = subscribed != key and subscribed in self._pops.planned
+        return self._may_pop_in_order(key) or (is_redelivered and not self._pop_groups.knows_most_attempts(key[0]))
 
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
         offsets_at_mode_change = self._pops.offsets_at_mode_change.get(key, {})

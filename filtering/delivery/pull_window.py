@@ -109,6 +109,10 @@ class Reason(StrEnum):
     LEFT = "the proxy held the last request of a SimpleConsumer that left: it may have taken this along"
     KILLED = "the broker was killed, and went on at offsets that it had saved before: groups popped this twice"
     OWN_OFFSETS = "a client that broadcasts keeps its offsets in a file of its own: where it went on is not known"
+    CONFIG_NOT_KNOWN = (
+        "no copy of the store had config/subscriptionGroup.json: how often the group pops a message, and whether in "
+        "order, is not known"
+    )
     SWITCHED = "pops passed over it though it matches: the group pulled meanwhile, or an operator moved its offset"
 
     OF_OLDER_VERSION = "a reason of an older mqsieve"

@@ -384,15 +384,20 @@ class PopOutcomes:
         """
         subscription_from = np.full(len(popped_at), UNKNOWN_SUBSCRIPTION, np.int64)
         is_dropped, is_dead, is_uncertain = np.zeros((3, len(popped_at)), bool)
-        for (group, _), own in pops:
-            is_dead[own] = is_given_up(attempt[own] - 1, self._groups.most_attempts(group))
         for own, row in in_force:
             check = self.check_tags(row, popped_at[own], tags, own)
             is_dropped[own], is_uncertain[own] = check.is_dropped, check.is_uncertain
             subscription_from[own] = np.where(check.is_in_force, row.valid_from, UNKNOWN_SUBSCRIPTION)
+        for (group, _), own in pops:
+            is_dead[own] = is_given_up(attempt[own] - 1, self._groups.most_attempts(group))
+            is_uncertain[own] |= ~is_dropped[own] & self.may_be_given_up(group, attempt[own])
         delivered, dropped, dead = range(len(OUTCOMES))
         outcome = np.where(is_dropped, dropped, np.where(is_dead, dead, delivered))
         return subscription_from, outcome, is_uncertain
+
+    def may_be_given_up(self, consumer_group: str, attempt: Int64s) -> Mask:
+        """Which redeliveries are given up if the group's retryMaxTimes, which is not known, is small enough."""
+        return (attempt > 1) & (not self._groups.knows_most_attempts(consumer_group))
 
     def check_tags(self, row: SubscriptionRow, popped_at: Int64s, tags: pa.ChunkedArray, own: Int64s) -> TagCheck:
         """What becomes of messages that were popped at some times (ms) while ``row`` was in force.

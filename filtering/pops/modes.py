@@ -62,7 +62,8 @@ class PopGroups:
     RETRY_MAX_TIMES. ``in_order``: groups with consumeMessageOrderly, whose pops in order the broker does not write
     down. ``set_to_pull``: groups that were switched back to pulls, by topic. ``handed_out`` is from
     config/consumerOrderInfo.json: of groups in order, by queue id, the offset after the last message that they popped.
-    ``restarted_at``: when the broker started after it had been killed (ms); None: it was not.
+    ``restarted_at``: when the broker started after it had been killed (ms); None: it was not. ``configs_are_known``:
+    this or an earlier snapshot had config/subscriptionGroup.json.
     """
 
     set_to_pop: frozenset[GroupTopic] = frozenset()
@@ -71,6 +72,7 @@ class PopGroups:
     set_to_pull: frozenset[GroupTopic] = frozenset()
     handed_out: Mapping[GroupTopic, Offsets] = field(default_factory=dict)
     restarted_at: int | None = None
+    configs_are_known: bool = True
 
     def most_attempts(self, consumer_group: str) -> int:
         """How often the group's clients get a message. The proxy moves it to the dead letter queue at the next pop.
@@ -78,6 +80,10 @@ class PopGroups:
         A remoting client gives up after its own maxReconsumeTimes, which no store has; it counts as the same.
         """
         return self.retry_max_times.get(consumer_group, RETRY_MAX_TIMES) + 1
+
+    def knows_most_attempts(self, consumer_group: str) -> bool:
+        """Whether :meth:`most_attempts` is more than a default."""
+        return self.configs_are_known or consumer_group in self.retry_max_times
 
     def with_clients(self, version: RocketMQVersion) -> PopGroups:
         """The same, with remoting clients of this version: older ones never give up a message that they pop."""
@@ -93,7 +99,7 @@ class PopGroups:
         handed_out = [[*key, sorted(offsets.items())] for key, offsets in sorted(self.handed_out.items())]
         more = {
             "retry_max_times": dict(self.retry_max_times), "in_order": sorted(self.in_order), "handed_out": handed_out,
-            "restarted_at": self.restarted_at,
+            "restarted_at": self.restarted_at, "configs_are_known": self.configs_are_known,
         }  # fmt: skip
         return json.dumps(modes | more)
 
@@ -106,7 +112,10 @@ class PopGroups:
         )
         handed_out = {(group, topic): dict(offsets) for group, topic, offsets in values.get("handed_out", ())}
         in_order, restarted_at = frozenset(values["in_order"]), values.get("restarted_at")
-        return cls(set_to_pop, values["retry_max_times"], in_order, set_to_pull, handed_out, restarted_at)
+        configs_are_known = values.get("configs_are_known", True)
+        return cls(
+            set_to_pop, values["retry_max_times"], in_order, set_to_pull, handed_out, restarted_at, configs_are_known
+        )
 
 
 @frozen
@@ -123,6 +132,8 @@ class Pops:
 
 
 NO_POPS, NO_POP_GROUPS = Pops(), PopGroups()
+NOTHING_READ = PopGroups(configs_are_known=False)
+"""Before the first snapshot."""
 
 
 @frozen
@@ -241,14 +252,18 @@ class PopModes:
     ) -> Pops:
         """When groups pop, and for which groups the broker writes it down. ``rows``: the history by group and topic.
 
-        ``expects_record``: no record was read yet, and there may be one.
+        ``expects_record``: no record was read yet, and there may be one. If it is not known which groups pop in order,
+        those that were never in a record may.
         """
         intervals = self._intervals(rows, events)
         writes = self.are_written_down(broker, expects_record)
+        in_record = {group for group, _ in self.recorded}
         recorded = {
             key: pops
             for key, pops in intervals.items()
-            if writes and (key[0] not in groups.in_order or key in self.unordered)
+            if writes
+            and (key[0] not in groups.in_order or key in self.unordered)
+            and (groups.configs_are_known or expects_record or key[0] in in_record)
         }
         return Pops(recorded, {key: pops for key, pops in intervals.items() if key not in recorded})
 

@@ -10,7 +10,8 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from contextlib import suppress
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -232,26 +233,32 @@ def broker_name(topics: dict[str, int]) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def read_pop_groups(storage: Storage) -> PopGroups:
-    """The groups that pop, as far as a store's files can be read: a damaged file says nothing."""
-    try:
-        modes = request_modes(storage)
-    except ConfigFileError:
-        modes = {}
-    try:
-        groups = fields((read_document(storage, GROUPS) or {}).get("subscriptionGroupTable"))
-        configs = {group: config for group, config in groups if isinstance(config, dict)}
-    except (ConfigFileError, DatabaseError):
-        configs = {}
-    times = {group: config.get("retryMaxTimes") for group, config in configs.items()}
-    return PopGroups(
-        frozenset(key for key, mode in modes.items() if mode == ConsumeMode.POP),
-        {group: most for group, most in times.items() if isinstance(most, int) and most != RETRY_MAX_TIMES},
-        frozenset(group for group, config in configs.items() if config.get("consumeMessageOrderly") is True),
-        frozenset(key for key, mode in modes.items() if mode == ConsumeMode.PULL),
-        _handed_out_in_order(storage),
-        _restarted_at(storage),
-    )
+def read_pop_groups(storage: Storage, before: PopGroups) -> PopGroups:
+    """The groups that pop. What a file says that is missing or damaged is as ``before``, in the last snapshot."""
+    groups = replace(before, handed_out=_handed_out_in_order(storage), restarted_at=_restarted_at(storage))
+    with suppress(ConfigFileError):
+        if modes := request_modes(storage):
+            to_pop, to_pull = (
+                frozenset(key for key, mode in modes.items() if mode == wanted)
+                for wanted in (ConsumeMode.POP, ConsumeMode.PULL)
+            )
+            groups = replace(groups, set_to_pop=to_pop, set_to_pull=to_pull)
+    with suppress(ConfigFileError, DatabaseError):
+        if (document := read_document(storage, GROUPS)) is not None:
+            table = fields(document.get("subscriptionGroupTable"))
+            configs = {group: config for group, config in table if isinstance(config, dict)}
+            times = {group: config.get("retryMaxTimes") for group, config in configs.items()}
+            groups = replace(
+                groups,
+                retry_max_times={
+                    group: most for group, most in times.items() if isinstance(most, int) and most != RETRY_MAX_TIMES
+                },
+                in_order=frozenset(
+                    group for group, config in configs.items() if config.get("consumeMessageOrderly") is True
+                ),
+                configs_are_known=True,
+            )
+    return groups
 
 
 def _restarted_at(storage: Storage) -> int | None:

@@ -29,6 +29,7 @@ from answers.lag import lag as lag_of
 from answers.messages import read
 from answers.report import pops_of
 from filtering.delivery import Outcome
+from filtering.delivery.pull_window import Reason
 from filtering.journey import JourneyStepKind
 from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if
@@ -758,6 +759,27 @@ def test_a_group_in_order_that_remoting_clients_pop_out_of_order(broker: Growing
     assert outcomes(broker) == [(0, "DELIVERED"), (1, "DELIVERED")]
 
 
+@pytest.mark.parametrize(("known", "delivered", "uncertain"), [("now", 0, 0), ("never", 10, 10), ("before", 10, 0)])
+def test_whether_a_group_that_is_in_no_record_pops_in_order(
+    broker: GrowingBroker, known: str, delivered: int, uncertain: int
+) -> None:
+    """The record has another group. The configuration says that the group does not pop in order; that it does, in the
+    night before; or nothing."""
+    came = registered(broker.log.time, "*").replace("remoting_pop", "grpc_push")
+    if known == "now":
+        configure(broker, "subscriptionGroup.json", {"subscriptionGroupTable": {"g": {}}})
+    if known == "before":
+        consumes_in_order(broker)
+        broker.night([])
+        (broker.folder / "store" / "config" / "subscriptionGroup.json").unlink()
+    pop(broker, "other", 0)
+    broker.night([came])
+    own = [row for row in rows_of(broker.folder / "w", "deliveries") if row["consumer_group"] == "g"]
+    assert (len(own), uncertain_messages(broker)) == (delivered, uncertain)
+    assert {row["source"] for row in own} <= {"PLANNED"}
+    assert broker.failed_audits() == []
+
+
 def test_a_group_in_order_that_waits_for_an_acknowledgement_has_not_popped_what_follows(broker: GrowingBroker) -> None:
     """A minute ago it popped 2, 3 and 5, and acknowledged 3 and 5. Then it leaves, and gets them again."""
     consumes_in_order(broker)
@@ -866,6 +888,25 @@ def test_older_remoting_clients_never_give_a_message_up(broker: GrowingBroker, v
     switch(broker, "POP")
     broker.night([registered(BEFORE, "A")], "--rocketmq-version", version)
     assert [row["outcome"] for row in rows_of(broker.folder / "w", "deliveries")] == [outcome]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_without_the_configuration_of_its_group_a_redelivery_may_be_given_up(
+    broker: GrowingBroker, is_known: bool
+) -> None:
+    if is_known:
+        configure(broker, "subscriptionGroup.json", {"subscriptionGroupTable": {"g": {"retryMaxTimes": 16}}})
+    at = len(broker.log.data) + ATTEMPTS_AT
+    retry = "%RETRY%g_T"
+    broker.log.append(topic=retry, TAGS="A")
+    broker.log.data = broker.log.data[:at] + struct.pack(">i", 1) + broker.log.data[at + 4 :]
+    pop(broker, "g", 0, topic=retry)
+    broker.night([registered(BEFORE, "A")])
+    assert outcomes(broker) == [(0, "DELIVERED")]
+    assert uncertain_messages(broker) == (not is_known)
+    place = ("--topic", retry, "--queue", 0, "--offset", 0)
+    answer = broker.run(explain, "--warehouse", broker.folder / "w", "--group", "g", *place, "--json").out
+    assert json.loads(answer)["uncertain"] == (None if is_known else Reason.CONFIG_NOT_KNOWN)
 
 
 @pytest.mark.parametrize("retry_topic", ["%RETRY%g_T", "%RETRY%g+T"])
