@@ -306,7 +306,7 @@ def fields(value: object) -> Iterator[tuple[str, object]]:
 
 
 def read_document(storage: Storage, path: str) -> dict[str, Any] | None:
-    """The content of OFFSETS or TOPICS, from where the broker keeps it now; None if it has none.
+    """The content of OFFSETS, TOPICS or GROUPS, from where the broker keeps it now; None if it has none.
 
     Raises ConfigFileError, DatabaseError.
     """
@@ -318,7 +318,7 @@ def read_document(storage: Storage, path: str) -> dict[str, Any] | None:
 
 @frozen
 class ConfigDatabase:
-    """A database of PLACES. ``documents``: OFFSETS and TOPICS, as the JSON files have them.
+    """A database of PLACES. ``documents``: OFFSETS, TOPICS and GROUPS, as the JSON files have them.
 
     ``changed_at``: the last change (ms; 0: unknown). ``problem``: what to do to read it; None if it was read.
     """
@@ -394,44 +394,55 @@ def _families_database(place: str, families: Mapping[str, tuple[Database, str, s
     tables: dict[str, dict[str, Any]] = {}
     versions: dict[str, Any] = {}
     for path, (database, family, version_family) in families.items():
-        if family in database.families and path != GROUPS:
+        if family in database.families:
             items = database.items(family)
             tables[path] = {key.decode("utf-8", "replace"): _value(value, database.name) for key, value in items}
         if version_family in database.families:
             for _, value in database.items(version_family):
                 versions[path] = _value(value, database.name)
     offsets = {name: wrapper.get("offsetTable") for name, wrapper in tables.get(OFFSETS, {}).items()}
-    return _database(place, offsets, tables.get(TOPICS, {}), versions)
+    return _database(place, offsets, tables.get(TOPICS, {}), tables.get(GROUPS), versions)
 
 
 def _version_2_database(storage: Storage) -> ConfigDatabase:
     """Keys begin with 1, the number of a table (2 bytes), and 1 for its data version or 2 for a record.
 
-    Source: ConsumerOffsetManagerV2, TopicConfigManagerV2, ConfigHelper.
+    Source: ConsumerOffsetManagerV2, TopicConfigManagerV2, SubscriptionGroupManagerV2, ConfigHelper.
     """
     database = Database(storage, VERSION_2)
-    versions, topics = {}, {}
+    versions = {}
     offsets: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for path, table in ((OFFSETS, 1), (TOPICS, 3), (GROUPS, 4)):
         for _, value in database.items(prefix=b"\1" + table.to_bytes(2, "big") + b"\1"):
             versions[path] = {"timestamp": int.from_bytes(value[8:16], "big", signed=True)}
-    for key, value in database.items(prefix=b"\1\0\3\2"):
-        topics[key[6:].decode("utf-8", "replace")] = _value(value[1:], database.name)
+    topics, groups = (
+        {
+            key[6:].decode("utf-8", "replace"): _value(value[1:], database.name)
+            for key, value in database.items(prefix=b"\1" + table.to_bytes(2, "big") + b"\2")
+        }
+        for table in (3, 4)
+    )
     for key, value in database.items(prefix=b"\1\0\1\2"):
         group, end = _name_at(key, 4)
         topic, end = _name_at(key, end + 1)
         queue_id = int.from_bytes(key[end + 1 :], "big", signed=True)
         offsets[f"{topic}@{group}"][str(queue_id)] = int.from_bytes(value, "big", signed=True)
-    return _database(VERSION_2, offsets, topics, versions)
+    return _database(VERSION_2, offsets, topics, groups, versions)
 
 
 def _database(
-    place: str, offsets: Mapping[str, Any], topics: Mapping[str, Any], versions: Mapping[str, dict[str, Any]]
+    place: str,
+    offsets: Mapping[str, Any],
+    topics: Mapping[str, Any],
+    groups: Mapping[str, Any] | None,
+    versions: Mapping[str, dict[str, Any]],
 ) -> ConfigDatabase:
     documents: dict[str, dict[str, Any]] = {
         OFFSETS: {"offsetTable": offsets, "dataVersion": versions.get(OFFSETS)},
         TOPICS: {"topicConfigTable": topics},
     }
+    if groups is not None:
+        documents[GROUPS] = {"subscriptionGroupTable": groups}
     changed = (_saved_at({"dataVersion": version}) or 0 for version in versions.values())
     return ConfigDatabase(place, max(changed, default=0), documents)
 

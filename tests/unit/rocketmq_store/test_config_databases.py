@@ -1,4 +1,4 @@
-"""Offsets and topics in the databases of real brokers, and which of several places the broker uses."""
+"""Offsets, topics and groups in the databases of real brokers, and which of several places the broker uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
+from filtering.pops.modes import NOTHING_READ
 from schemas.rocketmq_store.config_files import (
+    GROUPS,
     OFFSETS,
     SEPARATE,
     TOPICS,
@@ -19,6 +21,8 @@ from schemas.rocketmq_store.config_files import (
     broadcasting_groups,
     broker_name,
     read_consumer_offsets,
+    read_document,
+    read_pop_groups,
     read_topics,
 )
 from schemas.rocketmq_store.not_replayed import NotReplayed
@@ -67,6 +71,10 @@ def test_what_a_real_broker_committed(store: Storage) -> None:
     assert broker_name(topics) == (None if place == VERSION_2 else "broker-a")
     assert sorted(path for path in Path(store.root).rglob("*")) == files
     assert broadcasting_groups(store) == []
+    groups = read_document(store, GROUPS)
+    assert groups is not None
+    # Version 2 stores only groups that an operator made.
+    assert ("CID_ONSAPI_OWNER" in groups["subscriptionGroupTable"]) == (place != VERSION_2)
 
 
 @pytest.mark.parametrize("path", [OFFSETS, TOPICS, f"{OFFSETS}.bak", f"{TOPICS}.bak"])
@@ -155,6 +163,7 @@ def test_what_a_living_broker_has_only_in_its_write_ahead_log(tmp_path: Path) ->
     living[key("cg@broadcast", "T", 0)] = (5).to_bytes(8, "big")
     living[b"\1\0\3\2\0\1T"] = b'\1{"topicName":"T","readQueueNums":2}'
     living[b"\1\0\2\2pull offsets"] = b"x"
+    living[b"\1\0\4\2\0\2cg"] = b'\1{"groupName":"cg","retryMaxTimes":3,"consumeMessageOrderly":true}'
     shutil.copytree(tmp_path / "living", tmp_path / "store" / VERSION_2)
     (log,) = (tmp_path / "store" / VERSION_2).glob("*.log")
     living[key("cg", "订单", 4)] = (1).to_bytes(8, "big")
@@ -164,4 +173,6 @@ def test_what_a_living_broker_has_only_in_its_write_ahead_log(tmp_path: Path) ->
     assert read_consumer_offsets(store) == ({("cg", "订单"): {3: 70_000}}, 1_700_000_000_000)
     assert broadcasting_groups(store) == [("cg", "T")]
     assert read_topics(store) == {"T": 2}
+    groups = read_pop_groups(store, NOTHING_READ)
+    assert (groups.retry_max_times, groups.in_order, groups.configs_are_known) == ({"cg": 3}, frozenset({"cg"}), True)
     living.close()
