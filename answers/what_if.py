@@ -79,7 +79,7 @@ from schemas.messages.stored_messages import PLACES, scan_entries
 from schemas.run_ledger import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
-from schemas.subscription_files import events_with_file
+from schemas.subscription_files import events_with_file, with_retry_topics
 from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 
 # What changed filters would have delivered, beside what groups received, on workers.
@@ -650,6 +650,9 @@ def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only:
     """
     now = {row.key: row for row in facts.in_force}
     is_known = facts.last.inputs.get(SUBSCRIPTION_FILE) == digest and not given.is_snapshot
+    if given.is_snapshot:
+        committed = {*tuples(filtered(facts.offsets, [within("committed", 0)]), "consumer_group", "topic")}
+        given = with_retry_topics(given, committed.__contains__)
     events = (
         facts.events if is_known else events_with_file(facts.events, given, facts.in_force, facts.end, filters_only)
     )

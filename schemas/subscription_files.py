@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -13,8 +14,8 @@ import yaml
 
 from filtering.counted import did_you_mean
 from filtering.java import LONG_MAX, has_half_a_pair, without_half_pairs
-from filtering.names import is_retry_topic, wrap_namespace
-from filtering.subscription_data import SQL92, TAG, Subscription, filter_of, is_tag_type, new_subscription
+from filtering.names import RETRY_TOPIC_PREFIX, is_retry_topic, wrap_namespace
+from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription, filter_of, is_tag_type, new_subscription
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,
@@ -283,6 +284,29 @@ def _filter_events(entry: Any) -> list[SubscriptionEvent]:
 
 
 # What a file of subscriptions adds to the events known before: a snapshot its differences, a history its events.
+
+
+def with_retry_topics(snapshot: SubscriptionEvents, has_committed: Callable[[GroupTopic], bool]) -> SubscriptionEvents:
+    """The snapshot, and what people leave out of a list: the retry topics of its groups.
+
+    Clients that pull by themselves subscribe to none, and those that push to that of their group, with the tag ``*``
+    (DefaultMQPushConsumerImpl.copySubscription). They commit an offset of it, which ``has_committed`` says of a group
+    and topic. It is subscribed to from the first event of the group on, until the group has left all topics.
+    """
+    by_group: defaultdict[str, list[SubscriptionEvent]] = defaultdict(list)
+    for event in snapshot.events:
+        by_group[event.group].append(event)
+    added: list[SubscriptionEvent] = []
+    for group, events in by_group.items():
+        topic = f"{RETRY_TOPIC_PREFIX}{group}"
+        listed = [subscription["topic"] for event in events for subscription in event.subscriptions]
+        if topic in listed or not has_committed((group, topic)):
+            continue
+        subscription = new_subscription(topic, SUB_ALL, TAG, UNVERSIONED)
+        added.append(SubscriptionEvent(events[0].at, Operation.REGISTER, group, (subscription,)))
+        if {event.topic for event in events if event.operation is Operation.UNREGISTER} >= {*listed}:
+            added.append(SubscriptionEvent(events[-1].at, Operation.UNREGISTER, group, topic=topic))
+    return replace(snapshot, entries=(*snapshot.entries, *added))
 
 
 def differences(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from filtering.counted import counted
 from filtering.frozen import frozen
 from filtering.pops.modes import NOTHING_READ, PopGroups
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import InvalidSubscriptionEvent, SubscriptionEvent, event_line, in_order
+from filtering.subscriptions.events import GroupTopic, InvalidSubscriptionEvent, SubscriptionEvent, event_line, in_order
 from filtering.subscriptions.history import in_force_at
 from jobs.night import Step
 from jobs.night.inputs import Broker, FilterHook, StoreSnapshot, SubscriptionFile, text_of
@@ -49,7 +49,7 @@ from schemas.run_ledger import (
     VERSION_FROM,
     WATCHED_TO,
 )
-from schemas.subscription_files import differences, later_events
+from schemas.subscription_files import differences, later_events, with_retry_topics
 
 # The subscription events of a night: those that earlier nights applied, merged with those of a file.
 
@@ -69,19 +69,25 @@ class NightEvents:
 
 
 def night_events(
-    state: BrokerState, file: SubscriptionFile | None, broker: BrokerConfig, expressions: Expressions
+    state: BrokerState,
+    file: SubscriptionFile | None,
+    broker: BrokerConfig,
+    expressions: Expressions,
+    committed: Container[GroupTopic] = (),
 ) -> NightEvents:
     """Merges the events of a file, if one was given, with those of earlier nights.
 
     The file has the whole history, or only events that are later than all applied ones, or it is a snapshot. A snapshot
     is compared with the subscriptions in force at the end of the last night, or after the last applied event if that is
-    later.
+    later. ``committed``: the groups and topics with offsets in the night's snapshot of the store.
     """
     applied = state.events
     inputs = state.last.inputs if state.last is not None else {}
     if file is None or (inputs.get(SUBSCRIPTION_FILE) == file.digest and not file.events.is_snapshot):
         return NightEvents(applied, ())
     given, as_of = file.events, state.as_of
+    if given.is_snapshot:
+        given = with_retry_topics(given, lambda key: key in committed or bool(state.offsets.committed(key)))
     if given.is_snapshot and as_of is not None:
         # Without new messages, the end of the night stays, and the events of the last snapshot are later.
         since = max([as_of, *(event.at for event in applied)])

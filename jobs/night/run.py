@@ -190,7 +190,8 @@ class NightRunner:
         begins_anew = log_plan is not None and log_plan.cut == 0
         continued = BrokerState(()) if begins_anew else before
         given = seen_after_nights(inputs.subscriptions, continued, inputs.redo_from)
-        events = night_events(continued, given, inputs.broker.config, self.expressions)
+        committed = inputs.snapshot.offsets.committed if inputs.snapshot is not None else ()
+        events = night_events(continued, given, inputs.broker.config, self.expressions, committed)
         redo_from = redo_instant(inputs, continued, events)
         ledger_texts = inputs.ledger_texts(continued, events)
         return NightStart(inputs, before, continued, log_plan, events, redo_from, ledger_texts, is_compiled)

@@ -548,6 +548,35 @@ def test_a_list_without_retry_topics_ends_none_of_a_group_that_stays(broker: Gro
     assert {(row["consumer_group"], row["topic"]) for row in new} == {("cg", "T"), ("cg", "%RETRY%cg")}
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_a_listed_group_reads_its_retry_topic_where_its_offsets_show_it(broker: GrowingBroker, later: bool) -> None:
+    """Clients that push commit an offset of it; clients that pull by themselves do not read it."""
+    listed = "\n".join(f"- {{group: {group}, topic: T, tag: a}}" for group in ("push", "lite"))
+    offsets = {"T@push": {"0": 0}, "T@lite": {"0": 0}, "%RETRY%push@push": {"0": 0}}
+    config = broker.folder / "store" / "config"
+    config.mkdir()
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    if later:
+        broker.night("- {group: other, topic: T, tag: a}", name="list.yaml")
+    for group in ("push", "lite"):
+        broker.log.append(2, topic=f"%RETRY%{group}").write(broker.folder / "store")
+    (broker.folder / "new.yaml").write_text(listed)
+    given = ("--store", broker.folder / "store", "--broker-config", broker.folder / "broker.conf")
+    warehouse = ("--warehouse", broker.folder / "w")
+    if later:
+        asked = broker.run(what_if, *warehouse, "--changes", broker.folder / "new.yaml", "--json").out
+        tried = {(each["consumer_group"], each["topic"]) for each in json.loads(asked)["changes"] if not each["ends"]}
+        assert tried == {("push", "T"), ("lite", "T")}, "its retry topic has no message yet"
+    assert broker.run(nightly, *given, *warehouse, "--subscriptions", broker.folder / "new.yaml").code == 0
+    received = {
+        (row["consumer_group"], row["topic"], row["queue_offset"]) for row in rows_of(broker.folder / "w", "deliveries")
+    }
+    assert received == {("push", "%RETRY%push", 0), ("push", "%RETRY%push", 1)}
+    for _ in range(2):
+        ended = broker.night(listed + "\n", name="new.yaml")
+        assert "began or changed" not in ended.out
+
+
 def test_a_list_with_times_tells_the_past_of_groups_that_the_store_does_not_list(broker: GrowingBroker) -> None:
     """The committed offset shows that the group was there; only a list with at: and --redo-from says what it got."""
     write_own_list(broker, LOW)
