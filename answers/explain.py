@@ -95,6 +95,7 @@ from filtering.subscriptions.history import in_force_at, present_filter, state_a
 from filtering.subscriptions.inconsistency import seeming_disagreements
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
+from filtering.time_spans import BEGINNING
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table import Table
 from schemas.delta.table_rows import (
@@ -913,7 +914,8 @@ class Explainer:
                 return None
             text = READ_FOR_NOTHING if at is None else f"passed over by the pop of {time_text(at)}"
             since = message.store_timestamp if at is None else at
-            may_wait = at is None and not comes_after(rows, self._facts.broker, since)
+            came_later = comes_after(rows, self._facts.broker, since)
+            may_wait = at is None and (not came_later or self._came_last_night(message, group, rows))
             row = next((row for row in carried if row.is_consuming and since < row.end), None)
             if row is None or (since < row.valid_from and not may_wait):
                 return None
@@ -924,8 +926,16 @@ class Explainer:
                 why = "the group's offset is past it, and the record has no pop of it"
                 explanation = self._without_filters(message, group, Outcome.NOT_SUBSCRIBED, why)
                 return replace(explanation, uncertain=POP_NOT_COPIED)
+            if at is None and came_later:
+                return None
             explanation = explanation.with_headline(f"{text}; {explanation.decision.headline}")
         return replace(explanation, uncertain=why_uncertain or explanation.uncertain)
+
+    def _came_last_night(self, message: StoredMessage, group: str, rows: Sequence[SubscriptionRow]) -> bool:
+        """Whether a group that pops came in the last night, and the copied log has no pop of the message's queue."""
+        nights = self._facts.nights
+        before = (nights[-2].as_of or BEGINNING) if len(nights) > 1 else BEGINNING
+        return comes_after(rows, self._facts.broker, before) and not self._pops.has_popped(message, group)
 
     def _seems_uncertain(self, explanation: Explanation) -> str | None:
         """What is not known, if clients of the group seem to disagree about the message; None if they do not."""

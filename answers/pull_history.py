@@ -343,6 +343,7 @@ class _PopsOfQueue:
             rows.filter(rows["commitlog_offset"].is_valid()), "commitlog_offset", "popped_at", "record_offset"
         )
         self._messages = self._with_message["commitlog_offset"].to_numpy()
+        self.has_pops = bool(len(rows))
 
     def pops_at(self, commitlog_offset: int) -> Sequence[_Pop]:
         """The pops of a message in the order of time."""
@@ -382,6 +383,10 @@ class PopsOfMessages:
                 yield step(JourneyStepKind.RENEWED, pop["renewed_at"], due=pop["visible_at"])
             if acknowledged_at is not None:
                 yield step(JourneyStepKind.ACKNOWLEDGED, acknowledged_at)
+
+    def has_popped(self, message: StoredMessage, consumer_group: str) -> bool:
+        """Whether the record has a pop of the message's queue."""
+        return self._queue(consumer_group, message.topic, message.queue_id).has_pops
 
     def passed_over_at(self, message: StoredMessage, consumer_group: str) -> int | None:
         """The time (ms) of the pop that read the message and did not hand it out; None if the record has none."""

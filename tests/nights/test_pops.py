@@ -1090,3 +1090,23 @@ def test_what_groups_popped_in_the_seconds_before_a_kill_may_have_come_twice(
     broker.night(events, "--redo-from", "0")
     assert uncertain_messages(broker) == uncertain
     assert broker.failed_audits() == []
+
+
+def test_a_group_whose_first_pop_may_be_later_than_the_copied_log(broker: GrowingBroker) -> None:
+    """It comes tonight. The next copy has its first pop of the queue, and shows where it began."""
+    pop(broker, "other", 0)
+    save(broker)
+    configure(broker, "subscriptionGroup.json", {"subscriptionGroupTable": {"g": {}}})
+    assert broker.night([]).code == 0
+    broker.log.append(1, TAGS="A")
+    events = [registered(broker.log.time - 1, "A")]
+    broker.log.append(2, TAGS="A")
+    broker.log.append(2, TAGS="B")
+    save(broker, g=15)
+    assert broker.night(events).code == 0
+    assert [explained(broker, each).uncertain for each in (10, 11, 12)] == [POP_NOT_COPIED] * 3
+    assert [explained(broker, each).uncertain for each in (3, 13)] == [None] * 2
+    pop(broker, "g", 11, 12)
+    assert broker.night(events).code == 0
+    assert [explained(broker, each).uncertain for each in (3, 10, 11, 12, 13)] == [None] * 5
+    assert explained(broker, 10).decision.headline == "the group first came later, and began at a later message"
