@@ -143,8 +143,8 @@ class PlanInputs:
     """What the plan of a night follows from, beside what the night begins with.
 
     ``events``: all of them, with the offsets that resets by time set. ``resets_by_time``: these offsets by queue id, by
-    the line of the event. ``offsets``: those in the snapshot; and which queues began again, or are new, when the new
-    messages have been read. ``pop_modes``: when groups are known to pop. ``pops``: when they do, by that.
+    the line of the event. ``offsets``: those in the snapshot, and when the new messages have been read, also which
+    queues began again, or are new. ``pop_modes``: when groups are known to pop. ``pops``: when they do, by that.
     ``checkpoints`` and ``acknowledgements``: what the night read of the broker's record of pops.
     """
 
@@ -189,7 +189,8 @@ class NightOutcome:
 class Night:
     """What a night begins with. ``events``: all subscription events up to its end, ``as_of`` (ms).
 
-    ``pop_groups``: what the configuration says of groups that pop.
+    ``offsets``: those in the snapshot. ``pop_groups``: what the configuration says of groups that pop. The plan has
+    events and offsets of its own (PlanInputs).
     """
 
     broker: BrokerConfig
