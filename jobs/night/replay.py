@@ -93,20 +93,20 @@ def replay(
         )
     ]
     windows = by_topic(replayed)
-    changes_of_clients = [
+    uncertain_ranges = [
         kept_by_some(each, clients[each.key]) for each in replayed if each.is_of_client and clients[each.key].possible
     ]
-    uncertain = by_topic(changes_of_clients)
-    topics = works_by_topic(facts.broker, windows, uncertain)
+    ranges_by_topic = by_topic(uncertain_ranges)
+    topics = works_by_topic(facts.broker, windows, ranges_by_topic)
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
     ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
     result = run_on_stored(filter_entries, ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupProgress(row.key, is_consuming=True, decided_to=_unread(clients.get(row.key))) for row in in_force]
-    plan = NightPlan((), replayed, changes_of_clients, groups)
+    plan = NightPlan((), replayed, uncertain_ranges, groups)
     rows = progress_rows(
-        {}, plan, BrokerOffsets(), [FilteredPart(windows, uncertain, result)], queues, facts.as_of, run
+        {}, plan, BrokerOffsets(), [FilteredPart(windows, ranges_by_topic, result)], queues, facts.as_of, run
     )
     changes.add_rows(PULL_WINDOWS, [window_rows(plan, run)])
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
