@@ -5,12 +5,12 @@ The class at the end, GroupPlanner, takes the steps of the night in order and ad
 1. The *timeline* lists what happens to the group: it is online for the first time (BEGIN), begins to pull (START), goes
    on under another subscription (CHANGE), stops (STOP), has other offsets after that (COMMIT), an operator sets an
    offset (RESET), queues begin again (RESTART).
-2. A group that does not pull has a *position*: the offsets at which it will go on, by queue id. A new group gets it
-   from what the broker has for it, or else from ``consume_from`` (GroupStart). A group that was away goes on at its
+2. A group that does not pull (Away) has a *position*: the offsets at which it will go on, by queue id. A new group gets
+   it from what the broker has for it, or else from ``consume_from`` (GroupStart). A group that was away goes on at its
    committed offset. START makes windows for what waits from there on; what the broker deleted meanwhile is lost. A
    RESET while it pulls makes such a window, too.
-3. While it pulls, each step ends a window of new messages and begins the next, with the subscription then in force
-   (FiltersInForce).
+3. While it pulls (Pulling), each step ends a window of new messages and begins the next, with the subscription then in
+   force (FiltersInForce).
 4. The offsets that the group has committed when the night ends correct this (GroupCommits): if it did not keep up, its
    windows end at the committed offset, and the rest waits for the next night.
 5. If clients of a group check different tags, each window is split by client (PlannedWindows). Queues that no client

@@ -8,9 +8,10 @@ Each step takes what the steps before it returned:
 
 1. ``_plan_inputs``: the offsets that operators set by time, and when groups pop (PlanInputs). ``_plan``: from these and
    the history of subscriptions, the pull windows of each group (:mod:`filtering.consumption.plan`).
-2. ``_filter_new``: tasks read the new messages, store them, make their entries, and filter them with the windows of the
-   plan (:mod:`jobs.night.tasks`). The new entries may show that a queue began again at offset 0, or be in a queue that
-   the plan did not know. Then the night is planned, and the messages are read, once more.
+2. ``_read_recovered_bodies``: messages whose body was damaged, and is not any more, are stored again. ``_filter_new``:
+   tasks read the new messages, store them, make their entries, and filter them with the windows of the plan
+   (:mod:`jobs.night.tasks`). The new entries may show that a queue began again at offset 0, or be in a queue that the
+   plan did not know. Then the night is planned, and the messages are read, once more.
 3. ``_filter_backlog``: tasks filter stored messages of earlier nights for groups that pull them only now.
 4. ``_add``: users' *filter hooks* are asked about new messages, on Spark. Steps 3 and 5 ask them about their own.
 5. ``_filter_late``: *late messages* are those that an earlier night could not read, because they were damaged or not
@@ -20,6 +21,7 @@ Each step takes what the steps before it returned:
    matches, was pulled meanwhile (:mod:`filtering.pops.passed_over`).
 7. The windows go to pull_windows. What clients wrote of their own consumption goes to consumptions
    (:mod:`jobs.night.consumption_rows`), and decides what events leave uncertain (:mod:`jobs.night.traced_deliveries`).
+   ``add_planned_pops``: where the broker wrote no pop down, pops follow from the deliveries.
 8. ``_add_progress``: the counts of all tasks, and what the groups have committed, give the progress of each group: rows
    of consumer_offsets, delivery_stats, queue_progress and current_offsets (:mod:`jobs.night.rows`).
 
@@ -589,7 +591,7 @@ class Night:
         if self.hooks:
             paths = {file.path for file in part.result.files[CONSUMEQUEUE.name]}
             new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
-            part.result.counts.clear()  # of no windows
+            part.result.counts.clear()  # with hooks, the tasks had no windows to count for
             part.result.add(self._filter_hooked(new, part.filtered_by))
 
     def _add_files(self, result: TaskResult) -> None:
