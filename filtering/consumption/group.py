@@ -5,12 +5,12 @@ The class at the end, GroupPlanner, takes the steps of the night in order and ad
 1. The *timeline* lists what happens to the group: it is online for the first time (BEGIN), begins to pull (START), goes
    on under another subscription (CHANGE), stops (STOP), has other offsets after that (COMMIT), an operator sets an
    offset (RESET), queues begin again (RESTART).
-2. A group that does not pull has a *position*: the offsets at which it will go on, by queue id. A new group gets it
-   from what the broker has for it, or else from ``consume_from`` (GroupStart). A group that was away goes on at its
+2. A group that does not pull (Away) has a *position*: the offsets at which it will go on, by queue id. A new group gets
+   it from what the broker has for it, or else from ``consume_from`` (GroupStart). A group that was away goes on at its
    committed offset. START makes windows for what waits from there on; what the broker deleted meanwhile is lost. A
    RESET while it pulls makes such a window, too.
-3. While it pulls, each step ends a window of new messages and begins the next, with the subscription then in force
-   (FiltersInForce).
+3. While it pulls (Pulling), each step ends a window of new messages and begins the next, with the subscription then in
+   force (FiltersInForce).
 4. The offsets that the group has committed when the night ends correct this (GroupCommits): if it did not keep up, its
    windows end at the committed offset, and the rest waits for the next night.
 5. If clients of a group check different tags, each window is split by client (PlannedWindows). Queues that no client
@@ -202,10 +202,10 @@ def start_reason(topic: str, consume_from: ConsumeStart, mode: ConsumeMode) -> S
 class GroupStart:
     """The group and topic ``key``, and what decides where it begins: offsets, and what its clients ask for.
 
-    The rest is for the ``mode`` POP. ``from_first_message``: it begins at offset 0 while a queue has it.
-    ``commits_at_pop``: the broker keeps the offset after the last message that a pop read. ``is_in_order``: the group
-    pops in order. Then the broker keeps the offset after the last acknowledged message, and ``handed_out`` has, by
-    queue id, the offset after the last message that it popped.
+    ``from_first_message``: it begins at offset 0 while a queue has it, as each group does that pulls. The rest is for
+    the ``mode`` POP. ``commits_at_pop``: the broker keeps the offset after the last message that a pop read.
+    ``is_in_order``: the group pops in order. Then the broker keeps the offset after the last acknowledged message, and
+    ``handed_out`` has, by queue id, the offset after the last message that it popped.
     """
 
     key: GroupTopic
@@ -237,14 +237,13 @@ class GroupStart:
         queues = self.broker_offsets.min_offsets.get(topic, {})
         has_all_first = not any(queues.values()) and (bool(queues) or self.broker_offsets.is_whole)
         without_offset = start_reason(topic, self.consume_from, self.mode)
-        begins_at_first = self.from_first_message or self.mode is ConsumeMode.PULL
         by_queue: dict[int, StartReason] = {}
         for queue_id in queue_ids:
             if queue_id in known:
                 is_committed = committed.get(queue_id) == known[queue_id]
                 by_queue[queue_id] = StartReason.COMMITTED if is_committed else StartReason.RESET
             else:
-                has_first_message = begins_at_first and (has_all_first or queues.get(queue_id) == 0)
+                has_first_message = self.from_first_message and (has_all_first or queues.get(queue_id) == 0)
                 by_queue[queue_id] = without_offset.with_first_message if has_first_message else without_offset
         return by_queue
 
@@ -259,7 +258,7 @@ class GroupStart:
         reason = start_reason(topic, self.consume_from, self.mode)
         needs_first_message = reason.with_first_message is not reason
         if self.broker_offsets.log_start <= (so_far.log_start or 0) or (
-            needs_first_message and self.mode is ConsumeMode.POP and not self.from_first_message
+            needs_first_message and not self.from_first_message
         ):
             return []
         queues = self.broker_offsets.min_offsets.get(topic, {}).items()

@@ -8,9 +8,10 @@ Each step takes what the steps before it returned:
 
 1. ``_plan_inputs``: the offsets that operators set by time, and when groups pop (PlanInputs). ``_plan``: from these and
    the history of subscriptions, the pull windows of each group (:mod:`filtering.consumption.plan`).
-2. ``_filter_new``: tasks read the new messages, store them, make their entries, and filter them with the windows of the
-   plan (:mod:`jobs.night.tasks`). The new entries may show that a queue began again at offset 0, or be in a queue that
-   the plan did not know. Then the night is planned, and the messages are read, once more.
+2. ``_read_recovered_bodies``: messages whose body was damaged, and is not any more, are stored again. ``_filter_new``:
+   tasks read the new messages, store them, make their entries, and filter them with the windows of the plan
+   (:mod:`jobs.night.tasks`). The new entries may show that a queue began again at offset 0, or be in a queue that the
+   plan did not know. Then the night is planned, and the messages are read, once more.
 3. ``_filter_backlog``: tasks filter stored messages of earlier nights for groups that pull them only now.
 4. ``_add``: users' *filter hooks* are asked about new messages, on Spark. Steps 3 and 5 ask them about their own.
 5. ``_filter_late``: *late messages* are those that an earlier night could not read, because they were damaged or not
@@ -20,6 +21,7 @@ Each step takes what the steps before it returned:
    matches, was pulled meanwhile (:mod:`filtering.pops.passed_over`).
 7. The windows go to pull_windows. What clients wrote of their own consumption goes to consumptions
    (:mod:`jobs.night.consumption_rows`), and decides what events leave uncertain (:mod:`jobs.night.traced_deliveries`).
+   ``add_planned_pops``: where the broker wrote no pop down, pops follow from the deliveries.
 8. ``_add_progress``: the counts of all tasks, and what the groups have committed, give the progress of each group: rows
    of consumer_offsets, delivery_stats, queue_progress and current_offsets (:mod:`jobs.night.rows`).
 
@@ -35,7 +37,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -95,6 +96,7 @@ from jobs.night.tasks import (
     WRITTEN_BY_TASKS,
     RangeResult,
     TaskResult,
+    TopicWindows,
     TopicWork,
     Work,
     filter_entries,
@@ -134,17 +136,14 @@ from schemas.tables import (
     QUEUE_PROGRESS,
 )
 
-Windows = Mapping[str, Sequence[PullWindow]]
-UncertainRanges = Mapping[str, Sequence[UncertainRange]]
-
 
 @frozen(eq=False)
 class PlanInputs:
     """What the plan of a night follows from, beside what the night begins with.
 
     ``events``: all of them, with the offsets that resets by time set. ``resets_by_time``: these offsets by queue id, by
-    the line of the event. ``offsets``: those in the snapshot; and which queues began again, or are new, when the new
-    messages have been read. ``pop_modes``: when groups are known to pop. ``pops``: when they do, by that.
+    the line of the event. ``offsets``: those in the snapshot, and when the new messages have been read, also which
+    queues began again, or are new. ``pop_modes``: when groups are known to pop. ``pops``: when they do, by that.
     ``checkpoints`` and ``acknowledgements``: what the night read of the broker's record of pops.
     """
 
@@ -189,7 +188,8 @@ class NightOutcome:
 class Night:
     """What a night begins with. ``events``: all subscription events up to its end, ``as_of`` (ms).
 
-    ``pop_groups``: what the configuration says of groups that pop.
+    ``offsets``: those in the snapshot. ``pop_groups``: what the configuration says of groups that pop. The plan has
+    events and offsets of its own (PlanInputs).
     """
 
     broker: BrokerConfig
@@ -223,8 +223,8 @@ class Night:
         if pulled is not None:
             plan = replace(
                 plan,
-                backlog=[*plan.backlog, *chain(*pulled.windows.values())],
-                uncertain_ranges=[*plan.uncertain_ranges, *chain(*pulled.uncertain_ranges.values())],
+                backlog=[*plan.backlog, *chain(*pulled.filtered_by.windows.values())],
+                uncertain_ranges=[*plan.uncertain_ranges, *chain(*pulled.filtered_by.uncertain_ranges.values())],
             )
         self.changes.add_rows(PULL_WINDOWS, [window_rows(plan, self.changes.run)])
         parts = [part for part in (new, backlog, late, pulled) if part is not None]
@@ -384,9 +384,9 @@ class Night:
 
     def _read_new(self, plan: NightPlan) -> NewPart:
         """Reads the new messages, and filters them with the windows of a plan. Their files are not added yet."""
-        windows, uncertain_ranges = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_ranges)
+        filtered_by = TopicWindows.of([*plan.online, *plan.backlog], plan.uncertain_ranges)
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
-        topics = self._works(windows, uncertain_ranges, filter_data, plan.instants)
+        topics = self._works(filtered_by, filter_data, plan.instants)
         stored_range = self._stored_range(begin=self.state.filtered_to)
         total = self._make_entries(stored_range, topics)
         settled_to: int | None = None
@@ -398,7 +398,7 @@ class Night:
         dispatch = self._multi_dispatch()
         self._add_lmq_entries(total, topics, dispatch, stored_range)
         multi_queues = {queue: each for queue, each in dispatch.queues.items() if is_lmq(queue[0]) and each.is_shifted}
-        return NewPart(windows, uncertain_ranges, total, settled_to, multi_queues)
+        return NewPart(filtered_by, total, settled_to, multi_queues)
 
     def _read_recovered_bodies(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""
@@ -412,16 +412,13 @@ class Night:
         first_run = first_run_of_backlog(plan, self.state)
         if first_run is None:
             return None
-        windows = by_topic(plan.backlog)
         as_of = self.state.as_of
-        uncertain_ranges = {
-            topic: [each for each in items if as_of is not None and each.stored_from <= as_of]
-            for topic, items in by_topic(plan.uncertain_ranges).items()
-        }
+        earlier = [each for each in plan.uncertain_ranges if as_of is not None and each.stored_from <= as_of]
+        filtered_by = TopicWindows.of(plan.backlog, earlier)
         if self.hooks:
             files = files_that_may_hold(self.changes.files(CONSUMEQUEUE), [within("run", first_run)])
-            return FilteredPart(windows, uncertain_ranges, self._filter_hooked(files, windows, uncertain_ranges))
-        return self._filter_stored(windows, uncertain_ranges, stored_ranges(self.changes.files, first_run=first_run))
+            return FilteredPart(filtered_by, self._filter_hooked(files, filtered_by))
+        return self._filter_stored(filtered_by, stored_ranges(self.changes.files, first_run=first_run))
 
     def _filter_late(self, inputs: PlanInputs, plan: NightPlan) -> FilteredPart | None:
         """Filters messages that earlier nights could not read, as those nights would have filtered them."""
@@ -436,13 +433,13 @@ class Night:
             windows += late_windows(
                 first, self.state, inputs.events, tonight, self.expressions, self.changes, self.pop_groups
             )
-        topic_windows = by_topic(windows)
-        works = self._works(topic_windows, {}, filter_data_in_force(self.history, self.broker), plan.instants)
+        filtered_by = TopicWindows.of(windows)
+        works = self._works(filtered_by, filter_data_in_force(self.history, self.broker), plan.instants)
         result = self._make_entries(stored_range, works)
         result.add(self._read_again(recovered_ranges, works, self._tables_of_log))
         # The offsets that these messages note are where the later ones left room for them.
         self._add_lmq_entries(result, works, replace(self._multi_dispatch(), queues={}), stored_range)
-        late = FilteredPart(topic_windows, {}, result)
+        late = FilteredPart(filtered_by, result)
         topics = {topic for topic, _ in result.queues}
         rows = late_window_rows((window for window in windows if window.topic in topics), self.changes.run)
         self.changes.add_rows(PULL_WINDOWS, [rows])
@@ -480,20 +477,19 @@ class Night:
         windows = pulls_between_pops(candidates, self.broker.bloom_filter.m, ranges, self.changes)
         if not windows:
             return None
-        return self._filter_stored(windows, {topic: uncertain_pulls(own) for topic, own in windows.items()}, ranges)
+        uncertain_ranges = {topic: uncertain_pulls(own) for topic, own in windows.items()}
+        return self._filter_stored(TopicWindows(windows, uncertain_ranges), ranges)
 
-    # Tasks. What they wrote becomes part of the changes of the night. Windows and the like are by topic.
+    # Tasks. What they wrote becomes part of the changes of the night.
 
     def _works(
         self,
-        windows: Windows,
-        uncertain_ranges: UncertainRanges,
+        filtered_by: TopicWindows,
         filter_data: Mapping[str, Sequence[FilterDataInForce]],
         instants: Mapping[str, Int64s],
     ) -> Mapping[str, TopicWork]:
         """What tasks do with the new messages of each topic. With hooks, they only make entries (see :meth:`_add`)."""
-        windows_now, uncertain_ranges_now = ({}, {}) if self.hooks else (windows, uncertain_ranges)
-        return works_by_topic(self.broker, windows_now, uncertain_ranges_now, filter_data, instants)
+        return works_by_topic(self.broker, TopicWindows() if self.hooks else filtered_by, filter_data, instants)
 
     def _work(self, topics: Mapping[str, TopicWork], tables: Iterable[Table]) -> Work:
         folders = {table.name: self.changes.warehouse.log(table).storage for table in tables}
@@ -538,14 +534,12 @@ class Night:
         ranges = stored_ranges(self.changes.files, stored_range)
         return run_on_stored(make_entries, ranges, self.changes.warehouse, work, self.session)
 
-    def _filter_stored(
-        self, windows: Windows, uncertain_ranges: UncertainRanges, ranges: Sequence[StoredRange]
-    ) -> FilteredPart:
+    def _filter_stored(self, filtered_by: TopicWindows, ranges: Sequence[StoredRange]) -> FilteredPart:
         """Filters stored messages that have entries."""
-        work = self._work(works_by_topic(self.broker, windows, uncertain_ranges), (DELIVERY_BLOCKS,))
+        work = self._work(works_by_topic(self.broker, filtered_by), (DELIVERY_BLOCKS,))
         result = run_on_stored(filter_entries, ranges, self.changes.warehouse, work, self.session)
         self._add_files(result)
-        return FilteredPart(windows, uncertain_ranges, result)
+        return FilteredPart(filtered_by, result)
 
     def _multi_dispatch(self) -> MultiDispatch:
         """Where LMQs are after the last night."""
@@ -579,15 +573,13 @@ class Night:
         work = self._work(topics, (CONSUMEQUEUE, DELIVERY_BLOCKS))
         result.add(make_lmq_entries(ranges, paths, self.changes.warehouse, work, dispatch, self.broker))
 
-    def _filter_hooked(
-        self, files: Sequence[StoredFile], windows: Windows, uncertain_ranges: UncertainRanges
-    ) -> TaskResult:
+    def _filter_hooked(self, files: Sequence[StoredFile], filtered_by: TopicWindows) -> TaskResult:
         """Filters the entries of some files of consumequeue with hooks."""
         from jobs.night.hooked_task import filter_hooked, hooked_entries
 
         if not files:
             return TaskResult()
-        topics = works_by_topic(self.broker, windows, uncertain_ranges, hooks=hooks_by_group(self.hooks))
+        topics = works_by_topic(self.broker, filtered_by, hooks=hooks_by_group(self.hooks))
         entries = hooked_entries(self.session(), self.changes, files, self.hooks)
         result = filter_hooked(entries, self._work(topics, (DELIVERY_BLOCKS,)))
         self._add_files(result)
@@ -599,8 +591,8 @@ class Night:
         if self.hooks:
             paths = {file.path for file in part.result.files[CONSUMEQUEUE.name]}
             new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
-            part.result.counts.clear()  # of no windows
-            part.result.add(self._filter_hooked(new, part.windows, part.uncertain_ranges))
+            part.result.counts.clear()  # with hooks, the tasks had no windows to count for
+            part.result.add(self._filter_hooked(new, part.filtered_by))
 
     def _add_files(self, result: TaskResult) -> None:
         for table in WRITTEN_BY_TASKS:
@@ -680,7 +672,6 @@ class Night:
 # The plan, by topic.
 
 
-TopicItem = TypeVar("TopicItem", PullWindow, UncertainRange)
 CLOCK_SLACK = DAY
 """Milliseconds by which messages may be older than those of the night before: clocks are set back."""
 
@@ -697,14 +688,6 @@ def filter_data_of_night(
                 valid_from = BEGINNING if data.valid_from <= oldest else data.valid_from
                 filter_data[topic].append(replace(data, valid_from=valid_from))
     return filter_data
-
-
-def by_topic(items: Iterable[TopicItem]) -> dict[str, list[TopicItem]]:
-    """The items of each topic, in order."""
-    grouped: defaultdict[str, list[TopicItem]] = defaultdict(list)
-    for item in items:
-        grouped[item.topic].append(item)
-    return dict(grouped)
 
 
 def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:

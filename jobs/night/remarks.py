@@ -27,17 +27,17 @@ NAMED = 20
 
 def remarks_of_night(
     start: NightStart,
-    log: IngestedLog,
+    ingested: IngestedLog,
     outcome: NightOutcome,
     history: Sequence[SubscriptionRow],
     offsets: BrokerOffsets,
 ) -> list[Remark]:
-    """All remarks on a night. ``log``: what was read of a message log. ``history``: of all subscriptions after it.
+    """All remarks on a night. ``ingested``: what was read of a message log. ``history``: of all subscriptions after it.
 
     ``offsets``: those in the snapshot.
     """
     inputs, nights, as_of = start.inputs, start.continued_state.nights, start.state_before.as_of
-    has_messages = log.has_messages or not start.state_before.topics
+    has_messages = ingested.has_messages or not start.state_before.topics
     return [
         *_version_remarks(inputs.broker, nights[-1] if nights else None),
         *_log_remarks(inputs, start.log_plan, as_of),

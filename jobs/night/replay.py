@@ -22,9 +22,8 @@ from filtering.subscriptions.history import in_force_after
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes, commit, next_run
 from jobs.night.inputs import SubscriptionFile
-from jobs.night.night import by_topic
 from jobs.night.rows import FilteredPart, current_offset_rows, progress_rows
-from jobs.night.tasks import Work, filter_entries, run_on_stored, works_by_topic
+from jobs.night.tasks import TopicWindows, Work, filter_entries, run_on_stored, works_by_topic
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.table_rows import sorted_by
 from schemas.delta.warehouse import Warehouse
@@ -92,22 +91,19 @@ def replay(
             clients,
         )
     ]
-    windows = by_topic(replayed)
-    changes_of_clients = [
+    uncertain_ranges = [
         kept_by_some(each, clients[each.key]) for each in replayed if each.is_of_client and clients[each.key].possible
     ]
-    uncertain = by_topic(changes_of_clients)
-    topics = works_by_topic(facts.broker, windows, uncertain)
+    filtered_by = TopicWindows.of(replayed, uncertain_ranges)
+    topics = works_by_topic(facts.broker, filtered_by)
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
     ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
     result = run_on_stored(filter_entries, ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupProgress(row.key, is_consuming=True, decided_to=_unread(clients.get(row.key))) for row in in_force]
-    plan = NightPlan((), replayed, changes_of_clients, groups)
-    rows = progress_rows(
-        {}, plan, BrokerOffsets(), [FilteredPart(windows, uncertain, result)], queues, facts.as_of, run
-    )
+    plan = NightPlan((), replayed, uncertain_ranges, groups)
+    rows = progress_rows({}, plan, BrokerOffsets(), [FilteredPart(filtered_by, result)], queues, facts.as_of, run)
     changes.add_rows(PULL_WINDOWS, [window_rows(plan, run)])
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
     changes.add_rows(CURRENT_OFFSETS, current_offset_rows(rows.topics, run))

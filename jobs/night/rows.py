@@ -32,7 +32,6 @@ from filtering.consumption.plan import NightPlan
 from filtering.consumption.queues import NO_INSTANTS, QueueNight
 from filtering.delivery import topic_filters
 from filtering.delivery.entries import Int64s, positions_in
-from filtering.delivery.pull_window import PullWindow, UncertainRange
 from filtering.delivery.topic_filters import count_uncertain
 from filtering.frozen import frozen
 from filtering.names import subscribed_topic
@@ -41,7 +40,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit import Changes
 from jobs.night.night_inputs import NightStart
 from jobs.night.pops import NO_POP_COUNTS, PopCounts
-from jobs.night.tasks import TaskResult
+from jobs.night.tasks import TaskResult, TopicWindows
 from jobs.night.traced_deliveries import CountChange
 from schemas.arrow_batches import dictionary_column, repeated
 from schemas.delta.table_rows import Key, one_of, tuples
@@ -137,10 +136,9 @@ NOTHING: Mapping[str, Sequence[CountChange]] = MappingProxyType({})
 
 @frozen(eq=False)
 class FilteredPart:
-    """The counts of workers, with the pull windows and uncertain ranges that they are for, by topic."""
+    """The result of tasks, and the windows by which they filtered."""
 
-    windows: Mapping[str, Sequence[PullWindow]]
-    uncertain_ranges: Mapping[str, Sequence[UncertainRange]]
+    filtered_by: TopicWindows
     result: TaskResult
 
 
@@ -245,10 +243,10 @@ class _TopicProgress:
         counted, offsets, counts = part.result.counts.get(self._topic), self.offsets, self.counts
         if counted is None:
             return
-        windows = part.windows.get(self._topic, ())
+        windows = part.filtered_by.windows.get(self._topic, ())
         window_numbers = np.array([offsets.groups[window.consumer_group] for window in windows], np.int64)
         has_same_tags = np.array([window.message_filter.client_checks_same_tags for window in windows], np.int64)
-        uncertain_ranges = part.uncertain_ranges.get(self._topic, ())
+        uncertain_ranges = part.filtered_by.uncertain_ranges.get(self._topic, ())
         range_numbers = np.array([offsets.groups[each.consumer_group] for each in uncertain_ranges], np.int64)
         for queue_id, blocks in counted.uncertain.items():
             np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], range_numbers, count_uncertain(blocks))

@@ -162,10 +162,11 @@ class NightRunner:
         cut = start.log_plan.cut if start.log_plan else None
         repeat = plan_repeat(start.state_before, cut, start.redo_from, text_of(inputs.hooks), changes)
         state = self._repeat_nights(start, repeat, changes)
-        log = IngestedLog(has_messages=False, new=None)
+        ingested = IngestedLog(has_messages=False, new=None)
         if inputs.message_log is not None:
-            log = ingest_message_log(inputs.message_log, inputs.bodies, start.state_before.last, changes, self._spark)
-        night = self._night(start, state, repeat.rest, log, changes)
+            last = start.state_before.last
+            ingested = ingest_message_log(inputs.message_log, inputs.bodies, last, changes, self._spark)
+        night = self._night(start, state, repeat.rest, ingested, changes)
         if Step.DELIVER in inputs.steps or inputs.snapshot is not None:
             forget_undelivered_offsets(state, changes)  # the night has them, or those of a later snapshot
         outcome = night.run()
@@ -174,10 +175,10 @@ class NightRunner:
             history = state.history(events, config, self.expressions)
         if Step.REGISTER in inputs.steps:
             write_subscriptions(start, history, changes)
-        remarks = remarks_of_night(start, log, outcome, history, night.offsets)
+        remarks = remarks_of_night(start, ingested, outcome, history, night.offsets)
         ledger_texts = {**start.ledger_texts, REPEATED_FROM: repeat.nights[0].entry.run if repeat.nights else ""}
-        if log.numbered is not None:
-            ledger_texts[NUMBERED_LINES] = log.numbered.text
+        if ingested.numbered is not None:
+            ledger_texts[NUMBERED_LINES] = ingested.numbered.text
         entry = self._commit(changes, ledger_entry(self.job, night, outcome, ledger_texts, remarks))
         seconds, workers = time.monotonic() - begun, outcome.result.workers
         return NightReport(inputs, start.events, history, outcome, entry, seconds, self._in_spark, workers)
@@ -197,19 +198,19 @@ class NightRunner:
         return NightStart(inputs, before, continued, log_plan, events, redo_from, ledger_texts, is_compiled)
 
     def _night(
-        self, start: NightStart, state: BrokerState, rest: PhysicalRange | None, log: IngestedLog, changes: Changes
+        self, start: NightStart, state: BrokerState, rest: PhysicalRange | None, ingested: IngestedLog, changes: Changes
     ) -> Night:
         """The night after ``state``. ``rest``: where stored messages are of repeated nights that it must filter, too.
 
-        ``log``: what was read of a message log.
+        ``ingested``: what was read of a message log.
         """
         inputs, steps = start.inputs, start.inputs.steps
         messages = NewMessages(start.log_plan, inputs.bodies, rest or unfinished_range(state, steps))
-        if log.new is not None:
-            messages = messages.with_ingested(log.new, log.damaged_bodies)
+        if ingested.new is not None:
+            messages = messages.with_ingested(ingested.new, ingested.damaged_bodies)
         as_of = max(_end_of_night(inputs, start.events, changes, state.last), state.as_of or 0)
         offsets = _offsets(inputs, state, changes)
-        has_queue_ids = log.numbered is None and (inputs.snapshot is not None or state.has_queue_ids)
+        has_queue_ids = ingested.numbered is None and (inputs.snapshot is not None or state.has_queue_ids)
         known_queues = {**(state.last.read_queues if state.last else {}), **start.read_queues}
         offsets = replace(offsets, read_queues=known_queues, has_queue_ids=has_queue_ids)
         return Night(

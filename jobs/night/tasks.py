@@ -17,11 +17,11 @@ in one more pass (:func:`make_lmq_entries`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -73,6 +73,27 @@ from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE, CONSUMPTIONS, POP_RECORDS, QUARANTINE
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
+TopicItem = TypeVar("TopicItem", PullWindow, UncertainRange)
+
+
+def by_topic(items: Iterable[TopicItem]) -> dict[str, list[TopicItem]]:
+    """The items of each topic, in order."""
+    grouped: defaultdict[str, list[TopicItem]] = defaultdict(list)
+    for item in items:
+        grouped[item.topic].append(item)
+    return dict(grouped)
+
+
+@frozen(eq=False)
+class TopicWindows:
+    """The pull windows that filter some messages, and the ranges of these that are uncertain, by topic."""
+
+    windows: Mapping[str, Sequence[PullWindow]] = field(default_factory=dict)
+    uncertain_ranges: Mapping[str, Sequence[UncertainRange]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, windows: Iterable[PullWindow], uncertain_ranges: Iterable[UncertainRange] = ()) -> TopicWindows:
+        return cls(by_topic(windows), by_topic(uncertain_ranges))
 
 
 @frozen(eq=False)
@@ -92,14 +113,14 @@ class TopicWork:
 
 def works_by_topic(
     broker: BrokerConfig,
-    windows: Mapping[str, Sequence[PullWindow]],
-    uncertain_ranges: Mapping[str, Sequence[UncertainRange]] = NOTHING,
+    filtered_by: TopicWindows,
     filter_data: Mapping[str, Sequence[FilterDataInForce]] = NOTHING,
     instants: Mapping[str, Int64s] = NOTHING,
     hooks: Mapping[GroupTopic, Sequence[Hook]] = NOTHING,
 ) -> dict[str, TopicWork]:
     """The work for each topic that has any of these, which are by topic; only ``hooks`` are by group and topic."""
     m, takes_empty = broker.bloom_filter.m, broker.version.clients_take_empty_bodies
+    windows, uncertain_ranges = filtered_by.windows, filtered_by.uncertain_ranges
     works = {}
     for topic in windows.keys() | uncertain_ranges.keys() | filter_data.keys() | instants.keys():
         topic_windows = windows.get(topic, ())
