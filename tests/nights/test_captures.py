@@ -155,8 +155,10 @@ def test_a_replay_of_a_part_and_of_other_subscriptions(replayed: Replayed, tmp_p
         and row["physicalOffset"] in with_entry
         and matches("price > 50.0", row["properties"])
     }
-    filters = [(row["consumer_group"], row["expression"]) for row in rows_of(tmp_path / "replay", "subscriptions")]
-    assert filters == [("cg_new", "price > 50.0")]
+    ((as_of,),) = (row.values() for row in rows_of(tmp_path / "replay", "run_ledger", "as_of"))
+    columns = ("consumer_group", "expression", "valid_from")
+    (registered,) = (tuple(row[name] for name in columns) for row in rows_of(tmp_path / "replay", "subscriptions"))
+    assert registered == ("cg_new", "price > 50.0", as_of + 1), "just after the last night"
 
 
 def test_the_same_night_again_changes_no_table(replayed: Replayed, run: Callable[..., Any]) -> None:
