@@ -228,6 +228,16 @@ def test_what_waits_says_for_which_topic_and_until_when(
     assert (step["kind"], step["due"]) == ("WAITS", None if due is None else T0 + 1000 * due)
 
 
+@pytest.mark.parametrize("stored", [0, 2])
+def test_each_of_two_delayed_messages_with_one_key_becomes_its_own(asked: Asked, stored: int) -> None:
+    """A client that gets no answer in time sends the same message again."""
+    sent = [message(i, SCHEDULE, 3, i, REAL_TOPIC="T", REAL_QID="1", DELAY="4") for i in (0, 1)]
+    asked.night([*sent, *(message(30 + i, "T", 1, i, DELAY="4") for i in range(stored))], ("cg", "T", "*"))
+    answers = [asked.answer("--topic", SCHEDULE, "--queue", 3, "--offset", i, "--group", "cg") for i in (0, 1)]
+    assert [answer["outcome"] for answer in answers] == ["DELIVERED"] * stored + ["WAITING"] * (2 - stored)
+    assert [f"T 1/{i}" in answer["reason"] for i, answer in enumerate(answers)] == [i < stored for i in (0, 1)]
+
+
 def test_a_half_message_that_was_rolled_back_and_one_that_was_asked_for_again(asked: Asked) -> None:
     real = {"REAL_TOPIC": "T", "REAL_QID": "1", "TRAN_MSG": "true"}
     asked.night(

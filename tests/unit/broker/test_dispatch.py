@@ -1,10 +1,16 @@
-"""The bit map of each dispatched message, compared with a real CommitLogDispatcherCalcBitMap."""
+"""Which messages get an entry; and the bit map of each, compared with a real CommitLogDispatcherCalcBitMap."""
 
 from filtering.bloom_filter import is_hit
 from filtering.consumer_filter_manager import ConsumerFilterManager
+from filtering.delivery.entries import has_entry
 from filtering.subscription_data import Subscription
 from tests.reference import matches
 from tests.unit.broker import cases
+
+
+def test_of_a_transaction_only_the_committed_message_gets_an_entry() -> None:
+    not_of_one, prepared, committed, rolled_back = 0, 0x4, 0x8, 0xC
+    assert has_entry([not_of_one, prepared, committed, rolled_back]).tolist() == [True, False, True, False]
 
 
 def test_bit_maps_and_hits_are_the_brokers() -> None:
