@@ -934,6 +934,35 @@ def test_a_group_that_pulls_again_pulls_what_came_again(broker: GrowingBroker, r
     assert broker.passes_audits()
 
 
+@pytest.mark.parametrize(("version", "becomes"), [("5.1.4", "away"), ("5.1.4", "B"), ("5.2.0", "away")])
+def test_a_reset_by_clients_that_pull_what_came_again(broker: GrowingBroker, version: str, becomes: str) -> None:
+    """Within the 20 s in which older clients do it themselves, the group leaves, or changes its tags on T."""
+    retry_topic = "%RETRY%g_T"
+    events = [event(BEFORE, "register", "g", type="TAG", expression="A", consume_from="first")]
+    pop(broker, "g", 0, acknowledges=False)
+    switch(broker, "POP")
+    assert broker.night(events, "--rocketmq-version", version).code == 0
+    broker.log.append(2, topic=retry_topic, TAGS="A")
+    switch(broker, "PULL")
+    at = broker.log.time
+    events.append(event(at, "reset_offset", "g", queue_id=0, offset=0).replace('"T"', f'"{retry_topic}"'))
+    if becomes == "away":
+        events.append(event(at + 5_000, "unregister", "g"))
+    else:
+        events.append(event(at + 5_000, "register", "g", type="TAG", expression=becomes))
+    broker.log.append(10, topic="U")
+    save(broker)
+    assert broker.night(events, "--rocketmq-version", version).code == 0
+    facts = open_facts(Warehouse.at(str(broker.folder / "w")))
+    (explanation,) = why_at(facts, retry_topic, 0, 1, "g")
+    counted = sum(
+        row["uncertain"] for row in rows_of(broker.folder / "w", "delivery_stats") if row["topic"] == retry_topic
+    )
+    is_uncertain = version == "5.1.4" and becomes == "away"
+    assert (explanation.uncertain == Reason.RESET_BY_CLIENTS) is is_uncertain
+    assert counted == 2 * is_uncertain
+
+
 def test_what_pops_of_a_switched_group_commit_is_no_late_commit_of_its_pulls(broker: GrowingBroker) -> None:
     """The offsets in the snapshot are those after its pops, just after its last pull."""
     for _ in range(4):
