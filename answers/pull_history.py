@@ -14,7 +14,7 @@ of its windows covers it, and if that window is about messages of the night that
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache, cached_property, lru_cache, partial
@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts, GroupQueue, in_queue
 from filtering.broker_config import BrokerConfig
-from filtering.counted import counted, listed
 from filtering.delivery import Outcome
 from filtering.delivery.entries import Int32s, Int64s, among
 from filtering.delivery.pull_window import (
@@ -43,15 +41,14 @@ from filtering.delivery.pull_window import (
 )
 from filtering.frozen import frozen
 from filtering.journey import JourneyStep, JourneyStepKind
-from filtering.names import group_of_topic, subscribed_topic
+from filtering.names import subscribed_topic
 from filtering.pops.handed_out import PopOutcomes
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import ConsumeFrom, GroupTopic, resets_and_first_starts
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import in_force_at, states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING
-from schemas.commitlog import COMMITLOG
-from schemas.delta.table_rows import filtered, least, one_of, sorted_by, tuples, within
+from schemas.delta.table_rows import least, one_of, sorted_by, tuples
 from schemas.errors import time_text
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS, POPS
@@ -59,8 +56,6 @@ from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS, POPS
 if TYPE_CHECKING:
     from answers.messages import StoredMessage
 
-NAMED = 3
-"""The number of groups that a line names; others are counted."""
 _FROM_OFFSETS = (WindowKind.BACKLOG, WindowKind.RESET, WindowKind.LOST)
 """The windows that begin at an offset: where groups began, returned or went back."""
 WindowOfNight = tuple[int, PullWindow]
@@ -518,56 +513,3 @@ class FirstStarts:
         columns = ["queue_offset", "store_timestamp", "commitlog_offset"]
         rows = sorted_by(self._facts.rows(CONSUMEQUEUE, columns, in_queue(topic, queue_id)), "commitlog_offset")
         return rows["queue_offset"].to_numpy(), rows["store_timestamp"].to_numpy()
-
-
-def started_last_night(facts: BrokerFacts) -> list[str]:
-    """Lines on the groups that began in the last night, for each topic and each reason but ``consume_from`` first.
-
-    A line says how many of the messages that were stored before they came they got, or missed. There is none if there
-    were no such messages.
-    """
-    oldest = min((file.least["store_timestamp"] for file in facts.warehouse.files(COMMITLOG, facts.name)), default=None)
-    if oldest is None or not facts.nights or not facts.last.has_windows:
-        return []
-    rows = facts.rows(PULL_WINDOWS, where=[one_of("run", [facts.nights[-1].run]), within("available_at", oldest + 1)])
-    windows = [window for _, window in stored_windows(rows)]
-    new: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    events = resets_and_first_starts(facts.events)[1]
-    for window in windows:
-        if window.available_at is None or not isinstance(window.reason, StartReason):
-            continue
-        topic, group = window.topic, window.consumer_group
-        event = events.get((group, topic))
-        asked_for_first = event is not None and event.consume_from is ConsumeFrom.FIRST
-        if not asked_for_first and group_of_topic(topic) is None:
-            new[topic][group] = window.available_at
-    starts = FirstStarts(facts, windows)
-    return [line for topic in sorted(new) for line in _started(facts, starts, topic, new[topic])]
-
-
-def _started(facts: BrokerFacts, starts: FirstStarts, topic: str, groups: Mapping[str, int]) -> Iterator[str]:
-    """``groups``: when each began on the topic (ms)."""
-    in_log = within("commitlog_offset", facts.last.log_start or 0)
-    before = [one_of("topic", [topic]), within("store_timestamp", below=max(groups.values())), in_log]
-    columns = ["queue_id", "queue_offset", "store_timestamp", "commitlog_offset"]
-    rows = sorted_by(facts.rows(CONSUMEQUEUE, columns, before), "commitlog_offset")
-    messages: defaultdict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
-    for queue_id in pc.unique(rows["queue_id"]).to_pylist():
-        in_queue_now = within("commitlog_offset", facts.begins.get((topic, queue_id), 0))
-        queue_rows = filtered(rows, [one_of("queue_id", [queue_id]), in_queue_now])
-        offsets, times = queue_rows["queue_offset"].to_numpy(), queue_rows["store_timestamp"].to_numpy()
-        for group, at in groups.items():
-            start = starts.start((group, topic, queue_id))
-            if start is not None:
-                stored = int(np.searchsorted(times, at))
-                missed = min(int(np.searchsorted(offsets, start.queue_offset)), stored)
-                messages[start.reason, False][group] += missed
-                messages[start.reason, True][group] += stored - missed
-    for (reason, gets), starting_groups in sorted(messages.items()):
-        names = [group for group, number in starting_groups.items() if number]
-        if names:
-            has, most = "with" if gets else "without", max(starting_groups.values())
-            began = f"began {time_text(groups[names[0]])}" if len(names) == 1 else "began"
-            number = counted(most, "message") if len(names) == 1 else f"up to {counted(most, 'message')}"
-            whom = "it" if len(names) == 1 else "they"
-            yield f"{listed(names, NAMED)} on {topic} {began} {has} {number} stored before {whom} came: {reason}"

@@ -29,21 +29,24 @@ from answers.facts import BrokerFacts
 from answers.lag import lag
 from answers.lint import findings, findings_without_messages
 from answers.proof import proof
-from answers.pull_history import started_last_night
-from filtering.counted import listed
+from answers.pull_history import FirstStarts
+from filtering.counted import counted, listed
 from filtering.delivery import Outcome
 from filtering.delivery.entries import has_entry
+from filtering.delivery.pull_window import StartReason
 from filtering.findings import INFO, Finding, own_findings
 from filtering.frozen import frozen
-from filtering.names import REVIVE_TOPIC_PREFIX, subscribed_topic
-from filtering.subscriptions.events import GroupTopic
+from filtering.names import REVIVE_TOPIC_PREFIX, group_of_topic, subscribed_topic
+from filtering.subscriptions.events import ConsumeFrom, GroupTopic, resets_and_first_starts
 from schemas.commitlog import COMMITLOG
 from schemas.deliveries import DELIVERY_BLOCKS, RECORDED
-from schemas.delta.table_rows import group_numbers, one_of, sums, tuples
+from schemas.delta.table_rows import filtered, group_numbers, one_of, sorted_by, sums, tuples, within
 from schemas.errors import UsageError, time_text
+from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.run_ledger import LedgerEntry, by_broker, read_ledger, runs_of, unreplaced_runs
 from schemas.spark_tasks import Session
 from schemas.tables import (
+    CONSUMEQUEUE,
     COUNTS,
     DELIVERY_STATS,
     POPS,
@@ -391,6 +394,59 @@ def not_replayed(facts: BrokerFacts) -> Iterator[str]:
             "uncertain: the message log has no queue ids and offsets. Its messages are numbered in the order of its "
             "lines, in one queue for each topic: which of a group's clients would have received a message is not known"
         )
+
+
+def started_last_night(facts: BrokerFacts) -> list[str]:
+    """Lines on the groups that began in the last night, for each topic and each reason but ``consume_from`` first.
+
+    A line says how many of the messages that were stored before they came they got, or missed. There is none if there
+    were no such messages.
+    """
+    oldest = min((file.least["store_timestamp"] for file in facts.warehouse.files(COMMITLOG, facts.name)), default=None)
+    if oldest is None or not facts.nights or not facts.last.has_windows:
+        return []
+    rows = facts.rows(PULL_WINDOWS, where=[one_of("run", [facts.nights[-1].run]), within("available_at", oldest + 1)])
+    windows = [window for _, window in stored_windows(rows)]
+    new: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    events = resets_and_first_starts(facts.events)[1]
+    for window in windows:
+        if window.available_at is None or not isinstance(window.reason, StartReason):
+            continue
+        topic, group = window.topic, window.consumer_group
+        event = events.get((group, topic))
+        asked_for_first = event is not None and event.consume_from is ConsumeFrom.FIRST
+        if not asked_for_first and group_of_topic(topic) is None:
+            new[topic][group] = window.available_at
+    starts = FirstStarts(facts, windows)
+    return [line for topic in sorted(new) for line in _started(facts, starts, topic, new[topic])]
+
+
+def _started(facts: BrokerFacts, starts: FirstStarts, topic: str, groups: Mapping[str, int]) -> Iterator[str]:
+    """``groups``: when each began on the topic (ms)."""
+    in_log = within("commitlog_offset", facts.last.log_start or 0)
+    before = [one_of("topic", [topic]), within("store_timestamp", below=max(groups.values())), in_log]
+    columns = ["queue_id", "queue_offset", "store_timestamp", "commitlog_offset"]
+    rows = sorted_by(facts.rows(CONSUMEQUEUE, columns, before), "commitlog_offset")
+    messages: defaultdict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
+    for queue_id in pc.unique(rows["queue_id"]).to_pylist():
+        in_queue_now = within("commitlog_offset", facts.begins.get((topic, queue_id), 0))
+        queue_rows = filtered(rows, [one_of("queue_id", [queue_id]), in_queue_now])
+        offsets, times = queue_rows["queue_offset"].to_numpy(), queue_rows["store_timestamp"].to_numpy()
+        for group, at in groups.items():
+            start = starts.start((group, topic, queue_id))
+            if start is not None:
+                stored = int(np.searchsorted(times, at))
+                missed = min(int(np.searchsorted(offsets, start.queue_offset)), stored)
+                messages[start.reason, False][group] += missed
+                messages[start.reason, True][group] += stored - missed
+    for (reason, gets), starting_groups in sorted(messages.items()):
+        names = [group for group, number in starting_groups.items() if number]
+        if names:
+            has, most = "with" if gets else "without", max(starting_groups.values())
+            began = f"began {time_text(groups[names[0]])}" if len(names) == 1 else "began"
+            number = counted(most, "message") if len(names) == 1 else f"up to {counted(most, 'message')}"
+            whom = "it" if len(names) == 1 else "they"
+            yield f"{listed(names, NAMED)} on {topic} {began} {has} {number} stored before {whom} came: {reason}"
 
 
 # The nights that a report shows, each with its totals over all groups.
