@@ -14,8 +14,8 @@ of its windows covers it, and if that window is about messages of the night that
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
@@ -24,16 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from answers.facts import BrokerFacts, GroupQueue, in_queue
 from filtering.broker_config import BrokerConfig
-from filtering.counted import counted, listed
 from filtering.delivery import Outcome
 from filtering.delivery.entries import Int32s, Int64s, among
 from filtering.delivery.pull_window import (
     BY_ANOTHER_FILTER,
-    EVERYWHERE,
     NO_END,
     OffsetRange,
     PullWindow,
@@ -41,19 +38,17 @@ from filtering.delivery.pull_window import (
     StartReason,
     WindowKind,
     is_about,
-    ranges_of,
 )
 from filtering.frozen import frozen
 from filtering.journey import JourneyStep, JourneyStepKind
-from filtering.names import group_of_topic, subscribed_topic
+from filtering.names import subscribed_topic
 from filtering.pops.handed_out import PopOutcomes
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import ConsumeFrom, GroupTopic, resets_and_first_starts
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import in_force_at, states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import BEGINNING
-from schemas.commitlog import COMMITLOG
-from schemas.delta.table_rows import filtered, least, one_of, sorted_by, tuples, within
+from schemas.delta.table_rows import least, one_of, sorted_by, tuples
 from schemas.errors import time_text
 from schemas.pull_windows import PULL_WINDOWS, stored_windows
 from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS, POPS
@@ -61,8 +56,6 @@ from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS, POPS
 if TYPE_CHECKING:
     from answers.messages import StoredMessage
 
-NAMED = 3
-"""The number of groups that a line names; others are counted."""
 _FROM_OFFSETS = (WindowKind.BACKLOG, WindowKind.RESET, WindowKind.LOST)
 """The windows that begin at an offset: where groups began, returned or went back."""
 WindowOfNight = tuple[int, PullWindow]
@@ -150,15 +143,14 @@ class EntriesOfNights:
             return None
         covered &= (window.stored_from <= self.store_timestamp) & (self.store_timestamp < window.stored_to)
         if window.offsets or window.only_listed:
-            unlisted = (0, 0) if window.only_listed else EVERYWHERE
-            covered &= self._is_in(ranges_of(self.queue_ids, window.offsets.items(), unlisted), self.queue_offset)
+            covered &= self._is_in(window.range_of, self.queue_offset)
         if window.physical_ranges:
-            ranges = ranges_of(self.queue_ids, window.physical_ranges.items(), EVERYWHERE)
-            covered &= self._is_in(ranges, self.commitlog_offset)
+            covered &= self._is_in(window.physical_range_of, self.commitlog_offset)
         return covered if covered.any() else None
 
-    def _is_in(self, ranges: tuple[Int64s, Int64s], offset: Int64s) -> Flags:
-        low, high = ranges
+    def _is_in(self, range_of: Callable[[int], OffsetRange], offset: Int64s) -> Flags:
+        """Whether each entry's offset is in the range of its queue."""
+        low, high = np.array([range_of(queue_id) for queue_id in self.queue_ids.tolist()], np.int64).reshape(-1, 2).T
         is_in: Flags = (low[self.queue_of] <= offset) & (offset < high[self.queue_of])
         return is_in
 
@@ -214,6 +206,41 @@ class Pulled:
     config: BrokerConfig
 
 
+class _TopicHistory:
+    """What nights filtered of one topic, and with which windows. ``groups``: the only groups to read; None: all."""
+
+    def __init__(self, facts: BrokerFacts, groups: Collection[str] | None, topic: str) -> None:
+        self._facts = facts
+        self._groups = groups
+        self._topic = topic
+
+    @cached_property
+    def windows(self) -> Mapping[GroupTopic, Sequence[WindowOfNight]]:
+        """The windows of each group, with the numbers of their nights, in order."""
+        return read_windows(self._facts, self._groups, [self._topic])
+
+    @cached_property
+    def log(self) -> NightsOfLog:
+        return NightsOfLog.of_topic(self._facts, self._topic)
+
+    @cached_property
+    def first_starts(self) -> FirstStarts:
+        return FirstStarts(self._facts, (window for each in self.windows.values() for _, window in each))
+
+    def windows_of(self, group: str, night: int) -> Iterator[WindowOfNight]:
+        """The windows of a group that may be about messages which a night first filtered."""
+        return chain(self._by_night.get((group, None), ()), self._by_night.get((group, night), ()))
+
+    @cached_property
+    def _by_night(self) -> Mapping[tuple[str, int | None], Sequence[WindowOfNight]]:
+        """The windows of new messages by group and night, and the others by group and None."""
+        by_night: defaultdict[tuple[str, int | None], list[WindowOfNight]] = defaultdict(list)
+        for (group, _), windows in self.windows.items():
+            for night, window in windows:
+                by_night[group, night if window.kind is WindowKind.ONLINE else None].append((night, window))
+        return by_night
+
+
 class PullHistory:
     """When groups pulled messages of a broker. ``groups``: the only groups to read; None: all.
 
@@ -223,11 +250,8 @@ class PullHistory:
     def __init__(self, facts: BrokerFacts, groups: Collection[str] | None) -> None:
         facts.check_has_windows()
         self._facts = facts
-        self._windows = cache(lambda topic: read_windows(facts, groups, [topic]))
-        self._by_night = cache(self._windows_by_night)
-        self._log = cache(lambda topic: NightsOfLog.of_topic(facts, topic))
+        self._of_topic = cache(partial(_TopicHistory, facts, groups))
         self._covering = lru_cache(maxsize=64)(self._windows_at)
-        self._first_starts = cache(self._read_first_starts)
 
     def is_filtered(self, message: StoredMessage) -> bool:
         """Whether a night filtered the message."""
@@ -256,7 +280,7 @@ class PullHistory:
 
     def start(self, group: str, topic: str, queue_id: int) -> Start | None:
         """Where and why a group began in a queue (:meth:`FirstStarts.start`)."""
-        return self._first_starts(topic).start((group, topic, queue_id))
+        return self._of_topic(topic).first_starts.start((group, topic, queue_id))
 
     def covering(self, group: str, topic: str, entries: pa.Table) -> tuple[Sequence[Int64s], Flags]:
         """All that windows decide of entries of a topic, as columns of numbers. ``entries``: rows of CONSUMEQUEUE.
@@ -266,10 +290,10 @@ class PullHistory:
         one that pulled it may have filtered it.
         """
         names = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
-        of_nights = self._log(topic).entries(*(entries[name].to_numpy() for name in names))
+        of_nights = self._of_topic(topic).log.entries(*(entries[name].to_numpy() for name in names))
         sets = np.zeros(len(entries), np.int64)
         is_at_change = np.zeros(len(entries), np.bool_)
-        for night, window in self._windows(topic).get((group, topic), ()):
+        for night, window in self._of_topic(topic).windows.get((group, topic), ()):
             covered = of_nights.covered_by(night, window)
             if covered is not None:
                 is_at_change |= covered & (window.reason in BY_ANOTHER_FILTER)
@@ -278,7 +302,7 @@ class PullHistory:
 
     def instants(self, group: str, topic: str) -> set[int]:
         """Instants (ms) at which it may change what a pull of a message that is stored then depends on."""
-        windows = (window for _, window in self._windows(topic).get((group, topic), ()))
+        windows = (window for _, window in self._of_topic(topic).windows.get((group, topic), ()))
         ends = {window.available_at for window in windows if window.available_at is not None}
         return ends.union(night.as_of or 0 for night in self._facts.nights)
 
@@ -287,23 +311,15 @@ class PullHistory:
         first, is_late = self._night_of(key[1], place[2])
         if first == len(self._facts.nights):
             return ()
-        online, others = self._by_night(key)
+        group, topic = key
         return [
             (night, window)
-            for night, window in chain(others, online.get(first, ()))
+            for night, window in self._of_topic(topic).windows_of(group, first)
             if window.covers(*place) and is_about(window.kind, night, first, is_late)
         ]
 
-    def _windows_by_night(self, key: GroupTopic) -> tuple[Mapping[int, list[WindowOfNight]], list[WindowOfNight]]:
-        """A group's windows of new messages by night, and its others."""
-        online: defaultdict[int, list[WindowOfNight]] = defaultdict(list)
-        others: list[WindowOfNight] = []
-        for night, window in self._windows(key[1]).get(key, ()):
-            (online[night] if window.kind is WindowKind.ONLINE else others).append((night, window))
-        return online, others
-
     def _night_of(self, topic: str, commitlog_offset: int) -> tuple[int, bool]:
-        (night,), (is_late,) = self._log(topic).nights(np.array([commitlog_offset]))
+        (night,), (is_late,) = self._of_topic(topic).log.nights(np.array([commitlog_offset]))
         return int(night), bool(is_late)
 
     def _pulled_at(self, night: int, window: PullWindow, message: StoredMessage) -> int:
@@ -319,9 +335,6 @@ class PullHistory:
         if window.kind is not WindowKind.LATE:
             return nights[night].broker
         return next((night.broker for night in nights if at <= (night.as_of or 0)), self._facts.broker)
-
-    def _read_first_starts(self, topic: str) -> FirstStarts:
-        return FirstStarts(self._facts, (window for each in self._windows(topic).values() for _, window in each))
 
 
 # Pops: what became of a message that a group popped, and by which pop it was passed over.
@@ -500,56 +513,3 @@ class FirstStarts:
         columns = ["queue_offset", "store_timestamp", "commitlog_offset"]
         rows = sorted_by(self._facts.rows(CONSUMEQUEUE, columns, in_queue(topic, queue_id)), "commitlog_offset")
         return rows["queue_offset"].to_numpy(), rows["store_timestamp"].to_numpy()
-
-
-def started_last_night(facts: BrokerFacts) -> list[str]:
-    """Lines on the groups that began in the last night, for each topic and each reason but ``consume_from`` first.
-
-    A line says how many of the messages that were stored before they came they got, or missed. There is none if there
-    were no such messages.
-    """
-    oldest = min((file.least["store_timestamp"] for file in facts.warehouse.files(COMMITLOG, facts.name)), default=None)
-    if oldest is None or not facts.nights or not facts.last.has_windows:
-        return []
-    rows = facts.rows(PULL_WINDOWS, where=[one_of("run", [facts.nights[-1].run]), within("available_at", oldest + 1)])
-    windows = [window for _, window in stored_windows(rows)]
-    new: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    events = resets_and_first_starts(facts.events)[1]
-    for window in windows:
-        if window.available_at is None or not isinstance(window.reason, StartReason):
-            continue
-        topic, group = window.topic, window.consumer_group
-        event = events.get((group, topic))
-        asked_for_first = event is not None and event.consume_from is ConsumeFrom.FIRST
-        if not asked_for_first and group_of_topic(topic) is None:
-            new[topic][group] = window.available_at
-    starts = FirstStarts(facts, windows)
-    return [line for topic in sorted(new) for line in _started(facts, starts, topic, new[topic])]
-
-
-def _started(facts: BrokerFacts, starts: FirstStarts, topic: str, groups: Mapping[str, int]) -> Iterator[str]:
-    """``groups``: when each began on the topic (ms)."""
-    in_log = within("commitlog_offset", facts.last.log_start or 0)
-    before = [one_of("topic", [topic]), within("store_timestamp", below=max(groups.values())), in_log]
-    columns = ["queue_id", "queue_offset", "store_timestamp", "commitlog_offset"]
-    rows = sorted_by(facts.rows(CONSUMEQUEUE, columns, before), "commitlog_offset")
-    messages: defaultdict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
-    for queue_id in pc.unique(rows["queue_id"]).to_pylist():
-        in_queue_now = within("commitlog_offset", facts.begins.get((topic, queue_id), 0))
-        queue_rows = filtered(rows, [one_of("queue_id", [queue_id]), in_queue_now])
-        offsets, times = queue_rows["queue_offset"].to_numpy(), queue_rows["store_timestamp"].to_numpy()
-        for group, at in groups.items():
-            start = starts.start((group, topic, queue_id))
-            if start is not None:
-                stored = int(np.searchsorted(times, at))
-                missed = min(int(np.searchsorted(offsets, start.queue_offset)), stored)
-                messages[start.reason, False][group] += missed
-                messages[start.reason, True][group] += stored - missed
-    for (reason, gets), starting_groups in sorted(messages.items()):
-        names = [group for group, number in starting_groups.items() if number]
-        if names:
-            has, most = "with" if gets else "without", max(starting_groups.values())
-            began = f"began {time_text(groups[names[0]])}" if len(names) == 1 else "began"
-            number = counted(most, "message") if len(names) == 1 else f"up to {counted(most, 'message')}"
-            whom = "it" if len(names) == 1 else "they"
-            yield f"{listed(names, NAMED)} on {topic} {began} {has} {number} stored before {whom} came: {reason}"

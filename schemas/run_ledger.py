@@ -166,7 +166,7 @@ RUN_LEDGER = Table(
 
 
 class RemarkCode(StrEnum):
-    """What a night may remark on. CONDITIONS of answers/report.py has the severity and the meaning of each."""
+    """What a night may remark on. CONDITIONS of answers/attention.py has the severity and the meaning of each."""
 
     NO_MESSAGE = "no-message"
     DAMAGED_BODY = "damaged-body"

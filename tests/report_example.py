@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from answers.attention import Problem, Quarantined
 from answers.report import (
     NOTHING,
     GroupLag,
     GroupReport,
-    Problem,
-    Quarantined,
     Report,
     ReportedNight,
     TopicReport,

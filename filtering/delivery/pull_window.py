@@ -230,9 +230,13 @@ class PullWindow:
         """The offsets of a queue in it; from 0 to 0 if the queue is left out."""
         return self.offsets.get(queue_id, (0, 0) if self.only_listed else (0, NO_END))
 
+    def physical_range_of(self, queue_id: int) -> OffsetRange:
+        """The physical offsets of a queue in it."""
+        return self.physical_ranges.get(queue_id, EVERYWHERE)
+
     def covers(self, queue_id: int, queue_offset: Number, commitlog_offset: Number, stored_at: Number) -> Any:
         """Whether messages of a queue are in it; ``stored_at``: ms. For arrays, an array with an element for each."""
-        (low, high), (begin, end) = self.range_of(queue_id), self.physical_ranges.get(queue_id, EVERYWHERE)
+        (low, high), (begin, end) = self.range_of(queue_id), self.physical_range_of(queue_id)
         return (
             (self.stored_from <= stored_at) & (stored_at < self.stored_to)
             & (low <= queue_offset) & (queue_offset < high)

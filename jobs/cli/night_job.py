@@ -16,6 +16,7 @@ from heapq import nlargest
 from itertools import groupby
 from pathlib import Path
 
+from answers.attention import errors
 from answers.facts import BrokerFacts, open_facts
 from answers.rendering import expression_line, short
 from answers.report import (
@@ -23,7 +24,6 @@ from answers.report import (
     GroupCounts,
     GroupPops,
     NightSummary,
-    errors,
     messages_without_entry,
     night_summary,
     total,

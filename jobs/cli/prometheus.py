@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from answers.attention import CONDITIONS
 from answers.facts import open_facts
 from answers.lag import Lag, lag
-from answers.report import CONDITIONS
 from jobs.cli.output import output_file
 from schemas.commitlog import COMMITLOG
 from schemas.errors import printable

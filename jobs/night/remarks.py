@@ -1,6 +1,6 @@
 """What a night tells the user beside its numbers: a Remark for each thing that is odd, in the inputs or in the result.
 
-The ledger keeps them, and the report shows them with other conditions that need attention (:mod:`answers.report`).
+The ledger keeps them, and the report shows them with other conditions that need attention (:mod:`answers.attention`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from answers.report import GroupLag, GroupReport, Problem
+from answers.attention import Problem
+from answers.report import GroupLag, GroupReport
 from tests.report_example import group, report
 
 Show = Callable[..., Page]

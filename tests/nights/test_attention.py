@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from answers.attention import CONDITIONS
 from answers.facts import open_facts
-from answers.report import CONDITIONS, night_summary
+from answers.report import night_summary
 from answers.report import report as report_of
 from jobs import lint, nightly, report
 from schemas.delta.warehouse import Warehouse

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from answers.report import CONDITIONS
+from answers.attention import CONDITIONS
 from schemas.tables import TABLES, TIMES
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from answers.filter_changes import ChangeEffect, FilterChange, FilterChanges, PulledMessages
 from answers.pull_history import NightsOfLog
-from answers.what_if import ChangeEffect, FilterChange, FilterChanges, PulledMessages
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import PullWindow
 from filtering.sql92 import compile

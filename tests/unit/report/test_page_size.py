@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from answers.report import NoReport, Problem, Report
+from answers.attention import Problem
+from answers.report import NoReport, Report
 from jobs.report_page import MOST_BYTES, render_page
 from tests.report_example import report
 
