@@ -130,10 +130,11 @@ def test_an_upgrade_between_two_nights_changes_nothing_earlier(broker: GrowingBr
 
 def test_a_version_that_was_only_assumed_is_corrected_by_repeating_nights(broker: GrowingBroker) -> None:
     events = [sql(BEFORE, "cg", MEANS_OTHER_THINGS)]
-    ended = broker.night(events)
-    assert "RocketMQ taken for 5.5.0: nothing shows the version" in ended.out
-    assert broker.received("cg") == []
-    broker.grow()
+    for _ in range(2):
+        ended = broker.night(events)
+        assert "RocketMQ taken for 5.5.0: nothing shows the version" in ended.out
+        assert broker.received("cg") == []
+        broker.grow()
     ended = broker.night(events, "--rocketmq-version", "4.9.7", "--redo-from", 0)
     assert ended.code == 0
     assert broker.received("cg") == list(range(len(broker.log.messages)))
