@@ -121,7 +121,8 @@ def replay(
         as_of=facts.as_of,
     )
     commit(changes, entry)
-    return ReplayReport(sum(pc.sum(batch["scanned"]).as_py() or 0 for batch in rows.stats), result.deliveries)
+    counts = (sum(pc.sum(batch[name]).as_py() or 0 for batch in rows.stats) for name in ("scanned", "delivered"))
+    return ReplayReport(*counts)
 
 
 def _subscriptions(

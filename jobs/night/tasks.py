@@ -211,7 +211,6 @@ class TaskResult:
     queues: Queues = field(default_factory=dict)
     counts: dict[str, TopicCounts] = field(default_factory=dict)
     damaged_bodies: int = 0
-    deliveries: int = 0
     in_lost_pulls: int = 0
     is_multi_dispatched: bool = False
     in_lmqs: int = 0
@@ -237,7 +236,6 @@ class TaskResult:
     def add_totals(self, other: TaskResult) -> None:
         """Adds the numbers that do not depend on windows."""
         self.damaged_bodies += other.damaged_bodies
-        self.deliveries += other.deliveries
         self.in_lost_pulls += other.in_lost_pulls
         self.is_multi_dispatched |= other.is_multi_dispatched
         self.in_lmqs += other.in_lmqs
@@ -468,7 +466,6 @@ class NightWriter:
             count_lost_pulls(outcomes[Outcome.DELIVERED], entries, filtered.counts)
             self.result.in_lost_pulls += int(filtered.counts[:, :, topic_filters.UNCERTAIN].sum())
         matches = [block_matches(sets, name, work.recipients) for name, sets in outcomes.items() if len(sets)]
-        self.result.deliveries += int(filtered.counts[:, :, topic_filters.DELIVERED].sum())
         for row in block_rows(entries, pa.concat_arrays(matches)) if matches else ():
             block = DELIVERY_BLOCKS.batch(row | {"run": pa.array([self._work.run])}, 1)
             self._waiting_blocks.append(block)
