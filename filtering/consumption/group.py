@@ -261,8 +261,11 @@ class GroupStart:
             needs_first_message and not self.from_first_message
         ):
             return []
-        queues = self.broker_offsets.min_offsets.get(topic, {}).items()
-        shortened = [queue_id for queue_id, first in queues if first > 0]
+        if self.broker_offsets.min_offsets:
+            queues = self.broker_offsets.min_offsets.get(topic, {}).items()
+            shortened = [queue_id for queue_id, first in queues if first > 0]
+        else:  # no consume queue says where it begins
+            shortened = [*so_far.topic_offsets(topic).queue_ids]
         if needs_first_message:
             return [queue_id for queue_id in shortened if so_far.may_have_first(topic, queue_id)]
         return shortened
@@ -1063,7 +1066,11 @@ class GroupPlanner:
             skipped = {
                 each: (0, window.offsets[each][0] if each in window.offsets else in_others) for each in shortened
             }
-            self._note_deleted(replace(window, offsets=skipped, only_listed=True), Reason.BEGAN_EARLIER)
+            earlier = replace(
+                window, offsets=skipped, only_listed=True,
+                physical_ranges=self._physical_ranges(window.stored_to, log_start=0),
+            )  # fmt: skip
+            self._note_deleted(earlier, Reason.BEGAN_EARLIER)
 
     def _add_by_reason(self, window: PullWindow, reasons: Mapping[int, Reason | StartReason]) -> PullWindow:
         """Adds a window for the queues of each reason. Returns that of the queues that no other one lists."""

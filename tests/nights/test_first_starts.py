@@ -258,12 +258,15 @@ def test_what_the_broker_deleted_is_not_pulled_from_a_copy_without_consume_queue
     broker.grow()
     broker.log.write(broker.folder / "store", broker.log.segment)
     events += [sql(after(355), "cg", EVERYTHING), sql(after(355), "new", EVERYTHING)]
+    events.append(event(after(355), "register", "at_end", type="SQL92", expression=EVERYTHING, consume_from="last"))
     broker.night(events)
     kept = kept_from(broker)
     check(broker, [*range(5), *range(kept, 360)])
     assert broker.received("new") == list(range(kept, 360))
+    assert broker.received("at_end") == list(range(355, 360))
     place = ("--warehouse", broker.folder / "w", "--topic", "T", "--queue", "0", "--offset", 7, "--json", "--group")
-    for group, why in (("cg", Reason.DELETED_TONIGHT), ("new", Reason.BEGAN_EARLIER)):
+    began_earlier = [("new", Reason.BEGAN_EARLIER), ("at_end", Reason.BEGAN_EARLIER)]
+    for group, why in (("cg", Reason.DELETED_TONIGHT), *began_earlier):
         assert json.loads(broker.run(explain, *place, group).out)["uncertain"] == why
 
 
