@@ -1176,12 +1176,6 @@ class Why:
         return copies_of(self.facts, message)
 
 
-def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
-    """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it."""
-    (explained,) = why_on_brokers([facts], text, group)
-    return explained
-
-
 def why_where(brokers: Sequence[BrokerFacts], expression: str, group: str | None = None) -> list[Why]:
     """As :func:`why_on_brokers`, of the messages for which an SQL92 expression is true.
 
@@ -1215,7 +1209,10 @@ def _find_where(facts: BrokerFacts, expression: str) -> list[StoredMessage]:
 
 
 def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None = None) -> list[Why]:
-    """As :func:`why`, for each of several brokers that has such a message and knows the group."""
+    """The messages that ``text`` names, of each broker that has some and knows the group.
+
+    ``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it.
+    """
     on_brokers = [(facts, messages) for facts in brokers if (messages := _find(facts, text))]
     if not on_brokers:
         raise _no_message(brokers, text)

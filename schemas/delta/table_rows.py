@@ -71,6 +71,11 @@ def within(column: str, low: Any = None, below: Any = None) -> Condition:
     return Condition(column, low, below)
 
 
+def present(column: str) -> Condition:
+    """The condition that a column has a value."""
+    return Condition(column)
+
+
 def one_of(column: str, values: Collection[Any]) -> Condition:
     """The condition that a column has one of some values."""
     return Condition(column, values=values)
