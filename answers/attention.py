@@ -24,7 +24,7 @@ from filtering.pulls import ResponseCode, refused
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from schemas.delta.table_rows import one_of, positions_by, tuples, within
+from schemas.delta.table_rows import one_of, positions_by, present, tuples
 from schemas.errors import time_text
 from schemas.run_ledger import Remark, RemarkCode
 from schemas.tables import (
@@ -177,7 +177,7 @@ def _problems(
 
 def _queues_that_began_again(facts: BrokerFacts) -> Iterator[Problem]:
     """Topics that groups subscribe to, whose queues began again in the last night."""
-    where = [one_of("run", [facts.last.run]), within("began_at")]
+    where = [one_of("run", [facts.last.run]), present("began_at")]
     rows = facts.rows(QUEUE_PROGRESS, ["topic", "began_at", "ended_at"], where)
     subscribed = {row.topic for row in facts.in_force}
     for (topic,), at in sorted(positions_by(rows, ["topic"]), key=itemgetter(0)):

@@ -1137,14 +1137,15 @@ NAMED = 3
 class Why:
     """The explanations of some messages. ``messages`` does not include their copies.
 
-    ``group``: the only group to explain; None: all. ``unique_key``: ``with_unique_key`` has all messages with it.
+    ``group``: the only group to explain; None: all. ``text``: how the user named the messages that were ``found``, with
+    their copies. If it is a unique key, these are all messages with it.
     """
 
     facts: BrokerFacts
     messages: Sequence[StoredMessage]
     group: str | None
-    with_unique_key: Sequence[StoredMessage] = ()
-    unique_key: str | None = None
+    found: Sequence[StoredMessage] = ()
+    text: str | None = None
 
     @cached_property
     def _explainer(self) -> Explainer:
@@ -1171,15 +1172,9 @@ class Why:
 
     def copies(self, message: StoredMessage) -> list[StoredMessage]:
         """The message's copies in the schedule topic, retry topics and the dead-letter queue."""
-        if message.uniq_key is not None and message.uniq_key == self.unique_key:
-            return [copy for copy in self.with_unique_key if copy.uniq_key == self.unique_key and copy is not message]
+        if message.uniq_key is not None and message.uniq_key == self.text:
+            return [copy for copy in self.found if copy.uniq_key == self.text and copy is not message]
         return copies_of(self.facts, message)
-
-
-def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
-    """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it."""
-    (explained,) = why_on_brokers([facts], text, group)
-    return explained
 
 
 def why_where(brokers: Sequence[BrokerFacts], expression: str, group: str | None = None) -> list[Why]:
@@ -1215,7 +1210,10 @@ def _find_where(facts: BrokerFacts, expression: str) -> list[StoredMessage]:
 
 
 def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None = None) -> list[Why]:
-    """As :func:`why`, for each of several brokers that has such a message and knows the group."""
+    """The messages that ``text`` names, of each broker that has some and knows the group.
+
+    ``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it.
+    """
     on_brokers = [(facts, messages) for facts in brokers if (messages := _find(facts, text))]
     if not on_brokers:
         raise _no_message(brokers, text)

@@ -43,10 +43,10 @@ from schemas.delta.table_rows import (
     Where,
     files_that_may_hold,
     one_of,
+    present,
     row_groups,
     sums_of_parts,
     tuples,
-    within,
 )
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
@@ -349,13 +349,13 @@ class BrokerFacts:
     @cached_property
     def begins(self) -> Mapping[tuple[str, int], int]:
         """By topic and queue id, the physical offset with which a queue began again, if it did."""
-        rows = self.rows(CURRENT_OFFSETS, ["topic", "queue_id", "begins_at"], [within("begins_at")])
+        rows = self.rows(CURRENT_OFFSETS, ["topic", "queue_id", "begins_at"], [present("begins_at")])
         return {(topic, queue_id): begin for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at")}
 
     @cached_property
     def all_begins(self) -> Mapping[tuple[str, int], Sequence[int]]:
         """The physical offsets with which queues began again, each time, by topic and queue id."""
-        rows = self.rows(QUEUE_PROGRESS, ["topic", "queue_id", "begins_at"], [within("began_at")])
+        rows = self.rows(QUEUE_PROGRESS, ["topic", "queue_id", "begins_at"], [present("began_at")])
         begins: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
         for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at"):
             begins[topic, queue_id].append(begin)

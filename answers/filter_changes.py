@@ -41,7 +41,7 @@ from schemas.delta.table_rows import (
     tuples,
     within,
 )
-from schemas.spark_tasks import run_tasks
+from schemas.spark_tasks import run_in_threads
 from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE, CURRENT_OFFSETS
 
@@ -356,7 +356,7 @@ def _received(
     files = files_that_may_hold(facts.warehouse.files(DELIVERY_BLOCKS, facts.name), where)
     in_file = partial(_received_in_file, facts.warehouse.log(DELIVERY_BLOCKS).storage, where=where, groups=groups)
     offsets: defaultdict[_Received, list[NDArray[np.int64]]] = defaultdict(list)
-    for parts in run_tasks([file.path for file in files], in_file, 0, None):
+    for parts in run_in_threads([file.path for file in files], in_file):
         for key, part in parts:
             offsets[key].append(part)
     return {key: np.unique(np.concatenate(parts)) for key, parts in offsets.items()}

@@ -51,7 +51,7 @@ from schemas.delta.table_rows import (
 )
 from schemas.errors import UsageError
 from schemas.messages.stored_messages import PLACES, WHOLE_LOG, read_messages
-from schemas.spark_tasks import run_tasks
+from schemas.spark_tasks import run_in_threads
 from schemas.storage import Storage
 from schemas.tables import CONSUMEQUEUE, CONSUMPTIONS
 
@@ -242,7 +242,7 @@ def find_where(facts: BrokerFacts, expression: str) -> list[StoredMessage]:
     offsets: list[int] = []
     paths = [file.path for file in facts.warehouse.files(COMMITLOG, facts.name)]
     in_file = partial(_matching_in_file, facts.warehouse.log(COMMITLOG).storage, matcher=matcher)
-    for matching in run_tasks(paths, in_file, 0, None):
+    for matching in run_in_threads(paths, in_file):
         offsets += matching
         if len(offsets) > MOST_MESSAGES:
             raise UsageError(f"more than {MOST_MESSAGES} messages have {expression}: add a condition")
@@ -414,7 +414,7 @@ def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
     """The physical offsets of the messages with a unique key, or a key among their KEYS."""
     paths = [file.path for file in facts.warehouse.files(COMMITLOG, facts.name)]
     in_file = partial(_offsets_in_file, facts.warehouse.log(COMMITLOG).storage, text=text, with_keys=with_keys)
-    return [offset for offsets in run_tasks(paths, in_file, 0, None) for offset in offsets]
+    return [offset for offsets in run_in_threads(paths, in_file) for offset in offsets]
 
 
 _LOOK_UP = {"uniq_key": pc.equal, "keys": pc.match_substring}

@@ -226,7 +226,7 @@ class GroupReport(GroupCounts):
     pops: GroupPops | None
 
     @property
-    def change(self) -> int:
+    def more_delivered(self) -> int:
         """How many more messages were delivered than in the compared night."""
         return self.counts["delivered"] - (self.delivered_before or 0)
 
@@ -264,7 +264,7 @@ def group_reports(
         )
         for group in group_counts(facts, nights[-1], before)
     ]
-    return sorted(reports, key=lambda row: (-abs(row.change), -row.counts["pending"]))
+    return sorted(reports, key=lambda row: (-abs(row.more_delivered), -row.counts["pending"]))
 
 
 def topic_reports(

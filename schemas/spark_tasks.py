@@ -85,7 +85,7 @@ def run_tasks(
         yield from _run_in_spark(tasks, function, session())
         return
     if session is None or _is_little(size):
-        yield from _run_in_threads(tasks, function)
+        yield from run_in_threads(tasks, function)
         return
     results: list[Result] = []
     with ThreadPoolExecutor(1) as thread:
@@ -100,7 +100,8 @@ def run_tasks(
         yield from _run_in_spark(rest, function, spark)
 
 
-def _run_in_threads(tasks: Sequence[Task], function: Callable[[Task], Result]) -> Iterator[Result]:
+def run_in_threads(tasks: Sequence[Task], function: Callable[[Task], Result]) -> Iterator[Result]:
+    """Yields the result of each task, in order, by threads of this process. ``function`` is copied for each thread."""
     count = min(MOST_THREADS, cores(), len(tasks))
     if count <= 1:
         yield from map(function, tasks)

@@ -134,7 +134,9 @@ def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> li
     """The columns between the topic and the filter. A small screen shows only the first."""
     every = [
         _count_column("Delivered", "delivered", is_optional=False),
-        _Change("Change", "change of delivered since the earlier night", lambda row: row.change, is_optional=False),
+        _Change(
+            "Change", "change of delivered since the earlier night", lambda row: row.more_delivered, is_optional=False
+        ),
         _count_column("Pending", "pending", is_optional=False),
         Column("Before", "delivered in the earlier night", lambda row: row.delivered_before, is_optional=False),
         _count_column("Scanned", "scanned", is_optional=False),
@@ -369,15 +371,15 @@ def stages_bar(stages: Sequence[Stage]) -> list[Bar]:
 
 def changes(groups: Sequence[GroupReport]) -> list[tuple[GroupReport, Bar]]:
     """The groups that received more or less than in the earlier night, the greatest change first."""
-    changed = [group for group in groups if group.change][:MOST_CHANGES]
+    changed = [group for group in groups if group.more_delivered][:MOST_CHANGES]
     half = WIDTH / 2
-    greatest = max((abs(group.change) for group in changed), default=1)
+    greatest = max((abs(group.more_delivered) for group in changed), default=1)
     rows = []
     for group in changed:
-        width = max(_LEAST, half * abs(group.change) / greatest)
-        kind = "more" if group.change > 0 else "less"
-        x = half if group.change > 0 else half - width
-        rows.append((group, Bar(round(x, 1), 2, round(width, 1), 10, kind, f"{group.change:+,}")))
+        width = max(_LEAST, half * abs(group.more_delivered) / greatest)
+        kind = "more" if group.more_delivered > 0 else "less"
+        x = half if group.more_delivered > 0 else half - width
+        rows.append((group, Bar(round(x, 1), 2, round(width, 1), 10, kind, f"{group.more_delivered:+,}")))
     return rows
 
 

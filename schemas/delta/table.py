@@ -164,7 +164,7 @@ SAMPLE = 4096
 """Values of a column that decide whether a dictionary pays off."""
 
 
-def file_schema(table: Table, rows: pa.Table, before: pa.Schema | None) -> pa.Schema:
+def columns_written(table: Table, rows: pa.Table, before: pa.Schema | None) -> pa.Schema:
     """The columns of a file with ``rows``: those with values, and those of the file before."""
     known = {field.name: field for field in before or ()}
     fields = []
@@ -292,7 +292,7 @@ class DataFileWriter:
         rows = row_group(self._table, batches)
         if not rows.num_rows:
             return
-        schema = file_schema(self._table, rows, self._schema)
+        schema = columns_written(self._table, rows, self._schema)
         if self._writer is None or schema != self._schema:
             self._end_file()
             self._schema = schema

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from filtering.frozen import frozen
 from schemas.delta.delta_log import open_data_file
 from schemas.delta.table import StoredFile, Table
-from schemas.spark_tasks import run_tasks
+from schemas.spark_tasks import run_in_threads
 from schemas.storage import Storage
 
 
@@ -71,6 +71,11 @@ def within(column: str, low: Any = None, below: Any = None) -> Condition:
     return Condition(column, low, below)
 
 
+def present(column: str) -> Condition:
+    """The condition that a column has a value."""
+    return Condition(column)
+
+
 def one_of(column: str, values: Collection[Any]) -> Condition:
     """The condition that a column has one of some values."""
     return Condition(column, values=values)
@@ -98,7 +103,7 @@ def read_rows(
     def read(path: str) -> list[pa.Table]:
         return [part.cast(wanted) for part in row_groups(table, storage, path, names, where, dictionaries)]
 
-    in_files = map(read, paths) if len(paths) < FILES_IN_ONE_THREAD else run_tasks(paths, read, 0, None)
+    in_files = map(read, paths) if len(paths) < FILES_IN_ONE_THREAD else run_in_threads(paths, read)
     return pa.concat_tables([wanted.empty_table(), *(part for parts in in_files for part in parts)])
 
 

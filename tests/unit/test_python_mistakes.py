@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from answers import warehouse
-from answers.explain import why
+from answers.explain import why_on_brokers
 from filtering import matcher, sql92
 from filtering.bloom_filter import BloomFilter
 from filtering.broker_config import read_properties
@@ -107,7 +107,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         "a broker configuration is the text of its file, not PosixPath",
     ),
     "a number as a key": (
-        lambda: why(None, 370),  # type: ignore[arg-type]
+        lambda: why_on_brokers([None], 370),  # type: ignore[arg-type, list-item]
         "a message is named by a text, not by int",
     ),
     "a folder from a variable that is not set": (
