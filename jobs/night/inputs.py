@@ -99,7 +99,10 @@ class StoreSnapshot:
 
     @cached_property
     def _last_store_timestamp(self) -> int:
-        """The latest store time of the last messages, without outliers from damaged records."""
+        """The latest store time of the last messages, without those of damaged records.
+
+        A time counts if the messages after it are as late, but for a day.
+        """
         for segment in reversed(self.segments):
             end = segment.data_end
             if end > segment.offset:
@@ -109,7 +112,12 @@ class StoreSnapshot:
                 ]
                 if store_timestamps:
                     times = np.concatenate(store_timestamps)
-                    return int(times[times <= np.median(times) + DAY].max())
+                    latest = np.median(times) + MOST_IDLE
+                    return next(
+                        int(times[at])
+                        for at in np.argsort(times)[::-1].tolist()
+                        if times[at] <= min(np.median(times[at:]) + DAY, latest)
+                    )
         return 0
 
     @cached_property
