@@ -64,7 +64,7 @@ from schemas.run_ledger import (
     nights_of,
     unreplaced_runs,
 )
-from schemas.subscriptions import keep_compiled, read_events
+from schemas.subscriptions import reuse_compiled, read_events
 from schemas.tables import CURRENT_OFFSETS, DELIVERY_STATS, POPS, QUEUE_PROGRESS
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class BrokerFacts:
         if self.replayed is not None:
             return self.replayed[1]
         if not self.compiles_anew:
-            keep_compiled(self.warehouse, self.entries, self.expressions)
+            reuse_compiled(self.warehouse, self.entries, self.expressions)
         return self.history_after(self.events)
 
     def history_after(self, events: Iterable[SubscriptionEvent]) -> list[SubscriptionRow]:

@@ -123,7 +123,7 @@ def compiled_by() -> str:
     return f"{VERSION} {digest(sources).hex()}"
 
 
-def keep_compiled(warehouse: Warehouse, entries: Sequence[LedgerEntry], expressions: Expressions) -> bool:
+def reuse_compiled(warehouse: Warehouse, entries: Sequence[LedgerEntry], expressions: Expressions) -> bool:
     """Gives ``expressions`` what the stored subscriptions of a broker compiled to. ``entries``: its runs, in order.
 
     Returns whether all of it is what these modules would make again. What they make also depends on the version of the

@@ -425,7 +425,7 @@ class LogPlan:
 
 
 @frozen
-class NewMessages:
+class MessagesToRead:
     """The messages that a night reads by a ``log_plan``, and where stored ones are that have no entries yet.
 
     ``damaged_bodies``: of those that this run has ingested from a message log, how many do not match their checksum.
@@ -441,7 +441,7 @@ class NewMessages:
         """The parts of the log that an earlier night could not read."""
         return self.log_plan.recovered_ranges if self.log_plan is not None else ()
 
-    def with_ingested(self, offsets: PhysicalRange, damaged_bodies: int) -> NewMessages:
+    def with_ingested(self, offsets: PhysicalRange, damaged_bodies: int) -> MessagesToRead:
         """The same, and messages that were ingested from a message log. ``offsets``: where they are."""
         known = self.stored_range or offsets
         stored_range = min(known[0], offsets[0]), max(known[1], offsets[1])

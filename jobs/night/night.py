@@ -3,7 +3,7 @@
     inputs -> plan -> tasks -> rows -> commit
 
 A Night has what it begins with: the state that earlier nights left (BrokerState), the subscription events up to its
-end, the offsets in the snapshot, and what is new (NewMessages). It does not change. :meth:`Night.run` does the rest.
+end, the offsets in the snapshot, and what is new (MessagesToRead). It does not change. :meth:`Night.run` does the rest.
 Each step takes what the steps before it returned:
 
 1. ``_plan_inputs``: the offsets that operators set by time, and when groups pop (PlanInputs). ``_plan``: from these and
@@ -70,7 +70,7 @@ from jobs.night import ALL_STEPS, Step
 from jobs.night.commit import Changes
 from jobs.night.consumption_rows import add_consumptions
 from jobs.night.inputs import FilterHook, check_groups, hooks_by_group
-from jobs.night.log import LogPlan, NewMessages, read_ranges
+from jobs.night.log import LogPlan, MessagesToRead, read_ranges
 from jobs.night.past import QUEUE_COLUMNS, BrokerState, StoredQueues, late_windows, with_lmqs
 from jobs.night.pops import (
     NO_POP_COUNTS,
@@ -196,7 +196,7 @@ class Night:
     state: BrokerState
     events: Sequence[SubscriptionEvent]
     offsets: BrokerOffsets
-    messages: NewMessages
+    messages: MessagesToRead
     pop_groups: PopGroups
     changes: Changes
     expressions: Expressions

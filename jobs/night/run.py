@@ -33,7 +33,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night import Step
 from jobs.night.commit import Changes, commit, compact, next_run
 from jobs.night.inputs import Broker, FilterHook, text_of
-from jobs.night.log import LogPlan, NewMessages, last_message, plan_log, read_so_far, unsettled_fingerprint
+from jobs.night.log import LogPlan, MessagesToRead, last_message, plan_log, read_so_far, unsettled_fingerprint
 from jobs.night.message_log_task import IngestedLog, ingest_message_log
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import (
@@ -84,7 +84,7 @@ from schemas.run_ledger import (
     repeated_config,
 )
 from schemas.spark_tasks import Session, Worker
-from schemas.subscriptions import keep_compiled
+from schemas.subscriptions import reuse_compiled
 from schemas.tables import APPENDED_TABLES
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class NightRunner:
     def _start(self, inputs: NightInputs) -> NightStart:
         """Compares the inputs with the tables. Raises UsageError if they do not continue those of earlier nights."""
         before = read_state(self.warehouse, by_broker(self.entries).get(inputs.broker.name, ()))
-        is_compiled = keep_compiled(self.warehouse, before.entries, self.expressions)
+        is_compiled = reuse_compiled(self.warehouse, before.entries, self.expressions)
         log_plan = self._plan_log(inputs, before)
         begins_anew = log_plan is not None and log_plan.cut == 0
         continued = BrokerState(()) if begins_anew else before
@@ -205,7 +205,7 @@ class NightRunner:
         ``ingested``: what was read of a message log.
         """
         inputs, steps = start.inputs, start.inputs.steps
-        messages = NewMessages(start.log_plan, inputs.bodies, rest or unfinished_range(state, steps))
+        messages = MessagesToRead(start.log_plan, inputs.bodies, rest or unfinished_range(state, steps))
         if ingested.new is not None:
             messages = messages.with_ingested(ingested.new, ingested.damaged_bodies)
         as_of = max(_end_of_night(inputs, start.events, changes, state.last), state.as_of or 0)
@@ -290,7 +290,7 @@ class NightRunner:
         stored_range = past.stored_range if past.stored_range[0] < past.stored_range[1] else None
         night = Night(
             broker=config, state=state, events=events_until(events, as_of), offsets=past.offsets,
-            messages=NewMessages(stored_range=stored_range), pop_groups=_pop_groups(past.entry.inputs, state.last),
+            messages=MessagesToRead(stored_range=stored_range), pop_groups=_pop_groups(past.entry.inputs, state.last),
             changes=replace(changes, run=past.entry.run), expressions=self.expressions, session=self._spark,
             as_of=as_of, hooks=hooks if past.entry.hooks else (),
         )  # fmt: skip
@@ -382,7 +382,7 @@ def ledger_entry(
     )
 
 
-def _not_beyond(messages: NewMessages, offset: int | None) -> int | None:
+def _not_beyond(messages: MessagesToRead, offset: int | None) -> int | None:
     """The physical offset up to which a step is done that this run leaves out. Its next run begins there.
 
     ``offset``: where it was before. New messages may be before it.

@@ -403,7 +403,7 @@ class NightWriter:
     def add_entries(self, entries: NewEntries) -> None:
         """Writes rows of consumequeue, and filters the entries."""
         if len(entries):
-            bit_maps = [self._filter_new(block) for block in entries.blocks(self._work.wanted)]
+            bit_maps = [self._filter_block(block) for block in entries.blocks(self._work.wanted)]
             self._writers[CONSUMEQUEUE.name].write([entries.table_rows(self._work.run, bit_maps)])
 
     def filter_stored(self, entries: Entries) -> None:
@@ -441,7 +441,7 @@ class NightWriter:
             self._writers[DELIVERY_BLOCKS.name].write(self._waiting_blocks)
         self._waiting_blocks, self._waiting_bytes = [], 0
 
-    def _filter_new(self, entries: Entries) -> pa.BinaryArray | None:
+    def _filter_block(self, entries: Entries) -> pa.BinaryArray | None:
         """Filters the new entries of a topic, and packs their deliveries. Returns their filter bit maps."""
         work = self._work.topics.get(entries.topic)
         self._note_queues(entries, work)
