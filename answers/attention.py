@@ -87,7 +87,7 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     RemarkCode.REPAIRED: (INFO, "damage of the log is repaired"),
     RemarkCode.NEW_VERSION: (INFO, "the broker has another RocketMQ version than in the night before"),
     RemarkCode.NEW_EPOCH: (INFO, "--new-epoch replaced all earlier rows of the broker"),
-    "not-replayed": (INFO, "consumption that mqsieve does not replay, such as POP"),
+    "not-replayed": (INFO, "consumption that mqsieve does not replay, or knows only in part"),
 }
 """By its code, the severity and the meaning of each condition. ``nightly --strict`` exits 3 if one is an error."""
 OWN_CONDITIONS = frozenset({"does-not-compile", "topic-without-messages", "refused-pulls"})
@@ -110,7 +110,7 @@ class Problem:
 class Quarantined:
     """Pieces of one file that could not be decoded for one reason; ``new`` of them were read in the last night.
 
-    ``first``: the offset in a commitlog, or the line of a text file, of the first piece.
+    ``first``: the offset in a commitlog, or the line of a text file, of the first new piece, or of the first one.
     """
 
     source_file: str
@@ -141,10 +141,12 @@ def errors(problems: Iterable[Problem]) -> list[Problem]:
 def _problems(
     facts: BrokerFacts, counts: Mapping[GroupTopic, Mapping[str, int]], findings: Iterable[Finding]
 ) -> Iterator[Problem]:
-    yield from (Problem(remark.code, remark.text) for remark in facts.last.remarks)
-    for text in facts.last.misread_settings:
-        if Remark(RemarkCode.MISREAD_SETTING, text) not in facts.last.remarks:
-            yield Problem(RemarkCode.MISREAD_SETTING, text)
+    """All problems but what is not replayed: first those of the whole night, then those of its groups."""
+    begin = _night_before(facts, facts.last.run)
+    misread = [Remark(RemarkCode.MISREAD_SETTING, text) for text in facts.last.misread_settings]
+    of_steps = [remark for entry in facts.entries if entry.run > begin for remark in entry.remarks]
+    for remark in dict.fromkeys([*of_steps, *misread]):
+        yield Problem(remark.code, remark.text)
     in_force = facts.in_force
     in_quarantine = list(_in_quarantine(facts))
     if not facts.topics:
@@ -277,16 +279,17 @@ def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -
 def _in_quarantine(facts: BrokerFacts) -> Iterator[Problem]:
     """What was quarantined in the last night, and then what was before, each at most SHOWN lines."""
     every = quarantined(facts, facts.last.run)
-    for code, count in (
+    for code, reasons in (
         ("quarantined", [each for each in every if each.new]),
         ("quarantined-before", [each for each in every if not each.new]),
     ):
-        for each in count[:SHOWN]:
+        for each in reasons[:SHOWN]:
             place = f"{'offset' if is_of_log(each.source_file) else 'line'} {each.first:,}"
-            place = place if each.pieces == 1 else f"{each.pieces:,} times from {place} on"
+            pieces = each.new or each.pieces
+            place = place if pieces == 1 else f"{pieces:,} times from {place} on"
             yield Problem(code, f"{each.source_file}, {place}: {each.reason}")
-        if len(count) > SHOWN:
-            yield Problem(code, f"{counted(len(count) - SHOWN, 'more reason')}; export quarantine lists all")
+        if len(reasons) > SHOWN:
+            yield Problem(code, f"{counted(len(reasons) - SHOWN, 'more reason')}; export quarantine lists all")
 
 
 def quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
@@ -295,8 +298,14 @@ def quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
     pieces: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for file, reason, offset, met_in in tuples(facts.rows(QUARANTINE, columns), *columns):
         pieces[file, reason].append((offset, met_in))
-    before = max((night.run for night in facts.nights if night.run < run), default="")
-    return [
-        Quarantined(file, reason, len(offsets), sum(before < met_in <= run for _, met_in in offsets), min(offsets)[0])
-        for (file, reason), offsets in sorted(pieces.items())
-    ]
+    before = _night_before(facts, run)
+    result = []
+    for (file, reason), met in sorted(pieces.items()):
+        new = [offset for offset, met_in in met if before < met_in <= run]
+        result.append(Quarantined(file, reason, len(met), len(new), min(new or [offset for offset, _ in met])))
+    return result
+
+
+def _night_before(facts: BrokerFacts, run: str) -> str:
+    """The run of the night before ``run``; empty without one. The runs after it are the steps of the same night."""
+    return max((night.run for night in facts.nights if night.run < run), default="")

@@ -64,7 +64,7 @@ from schemas.run_ledger import (
     nights_of,
     unreplaced_runs,
 )
-from schemas.subscriptions import reuse_compiled, read_events
+from schemas.subscriptions import read_events, reuse_compiled
 from schemas.tables import CURRENT_OFFSETS, DELIVERY_STATS, POPS, QUEUE_PROGRESS
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,9 @@ CHANGED = schema_of("queue_id int32, queue_offset int64, commitlog_offset int64,
 """One row for each message that a group would gain or lose by a change; times in ms."""
 QueueDay = tuple[int, int]
 """A day (UTC, days since the epoch) and a queue id."""
+NOT_RECEIVED = Outcome.DROPPED_BY_HOOK, Outcome.DEAD, Outcome.DENIED
+"""Outcomes of messages that no other filter would bring: hooks would drop them again, they were given up, or the
+client's traces say that it did not get them."""
 _NO_BIT_MAP = 0
 
 
@@ -80,16 +84,16 @@ class PulledMessages:
 class FilterChange:
     """A changed filter of a group.
 
-    ``received`` are the physical offsets of the messages that the group received, ``dropped`` of those that its
-    client's hooks dropped and would drop again; both ascending. ``pulled``: what the group has pulled; None: all. By
-    queue id, ``pending`` has the offsets that it has yet to pull, of the entries with physical offsets in
-    ``physical_ranges``, in queues that began again.
+    ``received`` are the physical offsets of the messages that the group received, ``not_received`` of those that it
+    pulled and did not receive, whatever its filter (NOT_RECEIVED); both ascending. ``pulled``: what the group has
+    pulled; None: all. By queue id, ``pending`` has the offsets that it has yet to pull, of the entries with physical
+    offsets in ``physical_ranges``, in queues that began again.
     ``in_force`` is the group's filter in force; None: it has none, or the broker refuses its pulls.
     """
 
     filter: MessageFilter
     received: Int64s
-    dropped: Int64s
+    not_received: Int64s
     pulled: PulledMessages | None = None
     pending: Mapping[int, OffsetRange] = field(default_factory=dict)
     in_force: MessageFilter | None = None
@@ -97,17 +101,22 @@ class FilterChange:
 
 
 @dataclass
-class ChangeCounts:
+class _Counts:
+    """Counts that are added one by one."""
+
+    def __iadd__(self, other: Self) -> Self:
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)
+        return self
+
+
+@dataclass
+class ChangeCounts(_Counts):
     """The counts of a changed filter. Only messages of the period count.
 
     ``stored``: entries of the topic; ``scanned``: those that the group pulled; ``passed_stage1``: of these, those that
     pass by their tags code (the filter bit map is not used); ``failed``: messages on which the expression fails;
     ``pending``: messages that match and that the group has yet to pull, which no other count includes.
-
-    ``new_gains`` and ``new_losses`` are the messages that the change gains and loses against the filter in force, as if
-    that had always been. It would itself gain ``same_gains`` of the gained messages, and lose ``same_losses`` of the
-    lost ones: the group pulled them under an earlier filter, or the broker deleted them before. All four are 0 if
-    there is no filter in force.
     """
 
     stored: int = 0
@@ -115,31 +124,39 @@ class ChangeCounts:
     passed_stage1: int = 0
     failed: int = 0
     pending: int = 0
-    new_gains: int = 0
-    new_losses: int = 0
+
+
+@dataclass
+class AgainstInForce(_Counts):
+    """Messages that a change itself gains and loses: compared with the filter in force, as if it had always been.
+
+    The filter in force would itself gain ``same_gains`` of the gained messages, and lose ``same_losses`` of the lost
+    ones: the group pulled them under an earlier filter, or the broker deleted them before.
+    """
+
+    gained: int = 0
+    lost: int = 0
     same_gains: int = 0
     same_losses: int = 0
-
-    def __iadd__(self, other: ChangeCounts) -> ChangeCounts:
-        for name, count in vars(other).items():
-            setattr(self, name, getattr(self, name) + count)
-        return self
 
 
 @dataclass(eq=False)
 class ChangeEffect:
     """What a changed filter does: its counts, and the messages that it gains and loses, as rows of CHANGED.
 
-    ``kept`` counts the messages that it keeps, by queue and day.
+    ``kept`` counts the messages that it keeps, by queue and day. If no filter is in force, all counts of
+    ``against_in_force`` are 0.
     """
 
     counts: ChangeCounts = field(default_factory=ChangeCounts)
+    against_in_force: AgainstInForce = field(default_factory=AgainstInForce)
     kept: Counter[QueueDay] = field(default_factory=Counter)
     gained: list[pa.RecordBatch] = field(default_factory=list)
     lost: list[pa.RecordBatch] = field(default_factory=list)
 
     def __iadd__(self, other: ChangeEffect) -> ChangeEffect:
         self.counts += other.counts
+        self.against_in_force += other.against_in_force
         self.kept.update(other.kept)
         self.gained += other.gained
         self.lost += other.lost
@@ -218,8 +235,8 @@ class _ChangesOfTopic:
         for window, (number, change) in enumerate(self._numbered):
             pulled, pending, matches = change_flags[window :: len(self._numbered)]
             received = among(entries.commitlog_offset, change.received) & in_time
-            dropped = among(entries.commitlog_offset, change.dropped)
-            kept, gained, lost = received & matches, pulled & ~received & ~dropped, received & ~matches
+            not_received = among(entries.commitlog_offset, change.not_received)
+            kept, gained, lost = received & matches, pulled & ~received & ~not_received, received & ~matches
             counts = ChangeCounts(
                 stored=int(in_time.sum()),
                 scanned=int(block.scanned[block.mask_of[window]].sum()),
@@ -227,15 +244,19 @@ class _ChangesOfTopic:
                 failed=int(block.counts[window, :, topic_filters.EVALUATION_ERRORS].sum()),
                 pending=int(pending.sum()),
             )
+            against_in_force = AgainstInForce()
             if change.in_force is not None:
                 before = next(in_force) & (all_pulled.get(window, np.True_) | received)
                 after = pulled | kept
-                counts.new_gains = int((after & ~before & ~dropped).sum())
-                counts.new_losses = int((before & ~after & ~dropped).sum())
-                counts.same_gains = int((gained & before).sum())
-                counts.same_losses = int((lost & ~before).sum())
+                against_in_force = AgainstInForce(
+                    gained=int((after & ~before & ~not_received).sum()),
+                    lost=int((before & ~after & ~not_received).sum()),
+                    same_gains=int((gained & before).sum()),
+                    same_losses=int((lost & ~before).sum()),
+                )
             effects[number] += ChangeEffect(
                 counts,
+                against_in_force,
                 by_queue_and_day(entries.queue_id[kept], entries.store_timestamp[kept]),
                 _changed_rows(entries, gained),
                 _changed_rows(entries, lost),
@@ -271,7 +292,7 @@ class DeliveryHistory:
         self._facts = facts
         self._period = period
         groups, topics = {group for group, _ in keys}, {topic for _, topic in keys}
-        self._received = _received(facts, groups, topics, period)
+        self._by_outcome = _by_outcome(facts, groups, topics, period)
         self._log = cache(partial(NightsOfLog.of_topic, facts))
         self._first_kept = cache(self._read_first_kept)
         self._windows = read_windows(facts, groups, topics)
@@ -289,13 +310,19 @@ class DeliveryHistory:
         pending = self._pending(new.key)
         return FilterChange(
             filter=new,
-            received=self._received.get((*new.key, Outcome.DELIVERED), _NOTHING),
-            dropped=self._received.get((*new.key, Outcome.DROPPED_BY_HOOK), _NOTHING),
+            # Traces may deny what an earlier night took for received.
+            received=np.setdiff1d(self._with(new.key, Outcome.DELIVERED), self._with(new.key, Outcome.DENIED), True),
+            not_received=self._with(new.key, *NOT_RECEIVED),
             pulled=self._pulled(new.key),
             pending=pending,
             in_force=in_force,
             physical_ranges=self._facts.physical_ranges(new.topic, pending),
         )
+
+    def _with(self, key: GroupTopic, *outcomes: Outcome) -> Int64s:
+        """The physical offsets of the messages with one of some outcomes: ascending, each once."""
+        parts = [self._by_outcome[*key, outcome] for outcome in outcomes if (*key, outcome) in self._by_outcome]
+        return np.unique(np.concatenate(parts)) if parts else _NOTHING
 
     def _pulled(self, key: GroupTopic) -> PulledMessages:
         """What a group pulled of a topic. It counts as having pulled all of a queue in which it has no offset."""
@@ -337,14 +364,14 @@ class DeliveryHistory:
 
 
 _NOTHING = np.empty(0, np.int64)
-_Received = tuple[str, str, str]
+_GroupTopicOutcome = tuple[str, str, str]
 """Consumer group, topic and outcome."""
 
 
-def _received(
+def _by_outcome(
     facts: BrokerFacts, groups: set[str], topics: set[str], period: Period
-) -> dict[_Received, NDArray[np.int64]]:
-    """The physical offsets of what some groups received of some topics, or their hooks dropped: ascending, each once.
+) -> dict[_GroupTopicOutcome, NDArray[np.int64]]:
+    """By outcome, the physical offsets of what some groups received of some topics, or did not: ascending, each once.
 
     Read file by file: of a pair, only its offset stays in memory.
     """
@@ -354,19 +381,19 @@ def _received(
         within("last_store_timestamp", low=period[0]),
     ]
     files = files_that_may_hold(facts.warehouse.files(DELIVERY_BLOCKS, facts.name), where)
-    in_file = partial(_received_in_file, facts.warehouse.log(DELIVERY_BLOCKS).storage, where=where, groups=groups)
-    offsets: defaultdict[_Received, list[NDArray[np.int64]]] = defaultdict(list)
+    in_file = partial(_by_outcome_in_file, facts.warehouse.log(DELIVERY_BLOCKS).storage, where=where, groups=groups)
+    offsets: defaultdict[_GroupTopicOutcome, list[NDArray[np.int64]]] = defaultdict(list)
     for parts in run_in_threads([file.path for file in files], in_file):
         for key, part in parts:
             offsets[key].append(part)
     return {key: np.unique(np.concatenate(parts)) for key, parts in offsets.items()}
 
 
-def _received_in_file(
+def _by_outcome_in_file(
     storage: Storage, path: str, where: Where, groups: set[str]
-) -> list[tuple[_Received, NDArray[np.int64]]]:
+) -> list[tuple[_GroupTopicOutcome, NDArray[np.int64]]]:
     columns = ["topic", "messages", "commitlog_offset", "matches"]
-    outcomes = Outcome.DELIVERED, Outcome.DROPPED_BY_HOOK
+    outcomes = Outcome.DELIVERED, *NOT_RECEIVED
     return [
         (key, batch["commitlog_offset"].to_numpy()[at])
         for blocks in row_groups(DELIVERY_BLOCKS, storage, path, columns, where)

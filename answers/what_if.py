@@ -20,7 +20,7 @@ import pyarrow as pa
 from answers.facts import BrokerFacts
 from answers.filter_changes import (
     CHANGED,
-    ChangeCounts,
+    AgainstInForce,
     ChangeEffect,
     DeliveryHistory,
     FilterChanges,
@@ -109,7 +109,8 @@ class WhatIf(Shown):
 
     ``old`` is None if the group has no subscription, ``new`` if its subscription ends: all that it delivered is lost.
     ``period`` limits the store times of messages. ``relation`` compares the two filters for all possible messages.
-    ``has_filter_in_force``: whether ``old`` has a filter to compare with: the broker does not refuse its pulls.
+    ``against_in_force`` is None if no filter is in force, or if the broker refuses its pulls. ``stored``, ``scanned``,
+    ``passed_stage1``, ``failed`` and ``pending`` are those of :class:`answers.filter_changes.ChangeCounts`.
     ``has_recorded_pops``: the broker wrote down what the group popped, and what its pops read counts as pulled.
     ``filters_redeliveries``: the new filter decides in the retry topic, too.
     """
@@ -118,13 +119,17 @@ class WhatIf(Shown):
     old: SubscriptionRow | None
     new: SubscriptionRow | None
     period: Period
-    counts: ChangeCounts
+    stored: int
+    scanned: int
+    passed_stage1: int
+    failed: int
+    pending: int
     gained: ChangedMessages
     lost: ChangedMessages
     by_queue: Sequence[QueueChange]
     relation: Relation | None
     findings: Sequence[Finding]
-    has_filter_in_force: bool
+    against_in_force: AgainstInForce | None
     has_recorded_pops: bool
     filters_redeliveries: bool
 
@@ -136,20 +141,18 @@ class WhatIf(Shown):
     @property
     def gained_by_change(self) -> int:
         """The messages that the change itself gains; all gained ones if there is no filter to compare with."""
-        return self.counts.new_gains if self.has_filter_in_force else len(self.gained)
+        return len(self.gained) if self.against_in_force is None else self.against_in_force.gained
 
     @property
     def lost_by_change(self) -> int:
         """The messages that the change itself loses; all lost ones if there is no filter to compare with."""
-        return self.counts.new_losses if self.has_filter_in_force else len(self.lost)
+        return len(self.lost) if self.against_in_force is None else self.against_in_force.lost
 
     @property
     def deliveries_differ(self) -> bool:
         """Whether the group received other messages than the filter in force would have delivered."""
-        differences = len(self.gained), len(self.lost), 0, 0
-        counts = self.counts
-        against_in_force = counts.new_gains, counts.new_losses, counts.same_gains, counts.same_losses
-        return self.has_filter_in_force and against_in_force != differences
+        differences = AgainstInForce(len(self.gained), len(self.lost))
+        return self.against_in_force is not None and self.against_in_force != differences
 
     def __str__(self) -> str:
         return as_text(blocks(self))
@@ -218,13 +221,13 @@ def what_if(
                 old=old,
                 new=new,
                 period=period,
-                counts=effect.counts,
+                **vars(effect.counts),
                 gained=gained,
                 lost=lost,
                 by_queue=_by_queue(effect.kept, gained, lost),
                 relation=_relation_of(old, new, facts.broker),
                 findings=[finding for finding in findings if finding.key == key] if new is not None else [],
-                has_filter_in_force=change.in_force is not None,
+                against_in_force=effect.against_in_force if change.in_force is not None else None,
                 has_recorded_pops=key in facts.pops.recorded,
                 filters_redeliveries=(
                     key[0] in retrying
@@ -440,17 +443,16 @@ def _facts(change: WhatIf) -> Iterator[Line]:
         yield REDELIVERIES_NOT_COMPARED
     if change.relation is not None:
         yield from _relation(change.relation)
-    counts = change.counts
-    if change.deliveries_differ:
-        yield from _against_in_force(counts)
-    if counts.pending:
-        matching = counted(counts.pending, "pending message matches", "pending messages match")
+    if change.against_in_force is not None and change.deliveries_differ:
+        yield from _against_in_force(change.against_in_force)
+    if change.pending:
+        matching = counted(change.pending, "pending message matches", "pending messages match")
         yield f"{matching} the new filter; the group has not pulled them yet"
     if change.new is None:
         return
     yield (
-        f"cost: {counted(counts.scanned, 'entry', 'entries')} scanned, {counts.passed_stage1:,} pass on the entry alone"
-        + (f", the expression fails on {counted(counts.failed, 'message')}" if counts.failed else "")
+        f"cost: {counted(change.scanned, 'entry', 'entries')} scanned, {change.passed_stage1:,} pass on the entry alone"
+        + (f", the expression fails on {counted(change.failed, 'message')}" if change.failed else "")
     )
     for finding in change.findings:
         yield f"{finding.severity}: {finding.text}"
@@ -460,24 +462,24 @@ def _period(change: WhatIf) -> Iterator[str]:
     begin, end = change.period
     limits = [f"from {time(begin)}"] * (begin != BEGINNING) + [f"before {time(end)}"] * (end != FOREVER)
     if limits:
-        yield f"only messages stored {' and '.join(limits)}: {change.counts.stored:,} of {change.key[1]}"
-    if not change.counts.stored:
+        yield f"only messages stored {' and '.join(limits)}: {change.stored:,} of {change.key[1]}"
+    if not change.stored:
         yield NOTHING_TO_COMPARE
 
 
-def _against_in_force(counts: ChangeCounts) -> Iterator[str]:
+def _against_in_force(against: AgainstInForce) -> Iterator[str]:
     yield (
-        f"against the filter in force, as if it had always been: {counts.new_gains:,} gained, {counts.new_losses:,} "
+        f"against the filter in force, as if it had always been: {against.gained:,} gained, {against.lost:,} "
         "lost; --max-gained and --max-lost count these"
     )
-    if counts.same_gains:
+    if against.same_gains:
         yield (
-            f"{counts.same_gains:,} of the gained messages pass the filter in force, too: the group did not receive "
+            f"{against.same_gains:,} of the gained messages pass the filter in force, too: the group did not receive "
             "them for another reason, such as an earlier filter, or a message deleted before it was pulled"
         )
-    if counts.same_losses:
+    if against.same_losses:
         yield (
-            f"{counts.same_losses:,} of the lost messages do not pass the filter in force either: the group received "
+            f"{against.same_losses:,} of the lost messages do not pass the filter in force either: the group received "
             "them under an earlier filter"
         )
 
@@ -539,11 +541,7 @@ def _message(message: Message) -> str:
 
 def what_if_json(change: WhatIf) -> dict[str, Any]:
     """A what-if as a JSON object."""
-    (group, topic), counts, relation = change.key, change.counts, change.relation
-    against_in_force = {
-        "gained": counts.new_gains, "lost": counts.new_losses,
-        "same_gains": counts.same_gains, "same_losses": counts.same_losses,
-    }  # fmt: skip
+    (group, topic), relation = change.key, change.relation
     return {
         "consumer_group": group,
         "topic": topic,
@@ -553,18 +551,18 @@ def what_if_json(change: WhatIf) -> dict[str, Any]:
         "gained": len(change.gained),
         "lost": len(change.lost),
         "kept": change.kept,
-        "pending": counts.pending,
-        "against_in_force": against_in_force if change.has_filter_in_force else None,
+        "pending": change.pending,
+        "against_in_force": None if change.against_in_force is None else vars(change.against_in_force),
         "from": None if change.period[0] == BEGINNING else change.period[0],
         "to": None if change.period[1] == FOREVER else change.period[1],
-        "stored": counts.stored,
+        "stored": change.stored,
         "is_popping": change.has_recorded_pops,
         "filters_redeliveries": change.filters_redeliveries,
         "relation": None if relation is None else relation.kind.value,
         "relation_of_plain_numbers": relation is not None and relation.plain_numbers,
         "only_old": None if relation is None else relation.only_old,
         "only_new": None if relation is None else relation.only_new,
-        "cost": {"scanned": counts.scanned, "passed_stage1": counts.passed_stage1, "errors": counts.failed},
+        "cost": {"scanned": change.scanned, "passed_stage1": change.passed_stage1, "errors": change.failed},
         "by_queue": [
             {"day": time(row.day * DAY)[:10], "queue_id": row.queue_id}
             | {"kept": row.kept, "gained": row.gained, "lost": row.lost}

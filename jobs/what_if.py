@@ -302,7 +302,7 @@ def _verdict(
         of = f"of {counted(len(expectations), 'expected message')}"
         checks.append(Check("expect", 0, len(unmet), f"{len(unmet):,} {of} not handled as expected"))
     has_limits = args.max_lost is not None or args.max_gained is not None
-    return Verdict(checks, has_limits and bool(what_ifs) and not any(change.counts.stored for change in what_ifs))
+    return Verdict(checks, has_limits and bool(what_ifs) and not any(change.stored for change in what_ifs))
 
 
 def _limit_check(name: str, verb: str, messages: int, limit: int) -> Check:

@@ -71,7 +71,8 @@ def _log_remarks(inputs: NightInputs, log_plan: LogPlan | None, as_of: int | Non
     broker, snapshot = inputs.broker, inputs.snapshot
     if log_plan is None or snapshot is None:
         return
-    if as_of is None and broker.name_in_store is not None:
+    is_first = as_of is None or log_plan.cut == 0
+    if is_first and broker.name_in_store is not None:
         yield Remark(
             RemarkCode.OTHER_BROKER,
             f"the topics.json of the store is of {broker.name_in_store}, and the messages are stored as "
@@ -118,12 +119,12 @@ def _log_remarks(inputs: NightInputs, log_plan: LogPlan | None, as_of: int | Non
 def _input_remarks(inputs: NightInputs, had_hooks: bool, has_messages: bool) -> Iterator[Remark]:
     """Remarks on missing inputs, and on values of broker.conf that the broker reads in another way than they seem.
 
-    ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
-    are expected.
+    ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or no
+    night had any, which is a condition of its own.
     """
     yield from (Remark(RemarkCode.MISREAD_SETTING, line) for line in inputs.broker.misread)
     if Step.DELIVER in inputs.steps and not inputs.hooks and had_hooks:
-        text = "no --filter-hooks: the last run had them, and this one tells also what they would drop"
+        text = "no --filter-hooks: the last night had them, and what they would drop counts as delivered here"
         yield Remark(RemarkCode.NO_FILTER_HOOKS, text)
     if inputs.message_log is not None and not has_messages:
         text = f"no message: nothing in {inputs.message_log.name} could be decoded"

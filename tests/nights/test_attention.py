@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from answers import warehouse
 from answers.attention import CONDITIONS
 from answers.facts import open_facts
 from answers.report import night_summary
 from answers.report import report as report_of
-from jobs import lint, nightly, report
+from jobs import deliver, dispatch, ingest, lint, nightly, register, report
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import Remark, RemarkCode
 from tests.nights.commands import Run
@@ -80,6 +81,27 @@ def test_input_of_earlier_nights_in_quarantine_does_not_fail_every_night(broker:
     broker.grow()
     ended = broker.night([*events, sql(BEFORE, "late", LOW)], "--strict", "--redo-from", 0)
     assert (ended.code, "quarantined: events.jsonl, line 2" in ended.out) == (0, True), ended.error
+
+
+def test_new_lines_in_quarantine_are_counted_without_those_of_earlier_nights(broker: GrowingBroker) -> None:
+    broker.night([sql(BEFORE, "cg", LOW), "{no event", "{no event"])
+    broker.grow()
+    ended = broker.night([sql(BEFORE, "cg", LOW), "{no event", "{no event", "{no event"])
+    assert "quarantined: events.jsonl, line 4: " in ended.out
+
+
+def test_what_ingest_remarks_on_is_in_the_answers_of_the_night(broker: GrowingBroker, run: Run) -> None:
+    config = broker.folder / "store" / "config"
+    config.mkdir()
+    topic = {"rmq_sys_SYNC_BROKER_MEMBER_other": {"readQueueNums": 1}}
+    (config / "topics.json").write_text(json.dumps({"topicConfigTable": topic}))
+    given = ("--warehouse", broker.folder / "w", "--broker-config", broker.folder / "broker.conf")
+    events = broker.folder / "events.jsonl"
+    events.write_text(sql(BEFORE, "cg", LOW))
+    assert run(ingest, *given, "--store", broker.folder / "store").code == 0
+    for job, *more in ((register, "--subscriptions", events), (dispatch,), (deliver,)):
+        assert run(job, *given, *more).code == 0
+    assert "the topics.json of the store is of" in str(warehouse.open(broker.folder / "w").summary())
 
 
 @pytest.mark.parametrize(

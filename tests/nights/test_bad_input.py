@@ -326,6 +326,8 @@ def test_the_configuration_of_another_broker(run: Run, tmp_path: Path) -> None:
     given = ("--store", capture("small") / "store", "--warehouse", tmp_path / "w", "--broker-config")
     assert message in run(nightly, *given, other).out
     assert "the topics.json of the store" not in run(nightly, *given, capture("small") / "broker.conf").out
+    replaced = ("--store", capture("plain") / "store", *given[2:], other, "--new-epoch")
+    assert message in run(nightly, *replaced).out
 
 
 def test_an_output_in_a_folder_of_another_user(tmp_path: Path) -> None:

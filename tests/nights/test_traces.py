@@ -324,6 +324,8 @@ def test_traces_decide_what_a_change_leaves_uncertain(changing: GrowingBroker) -
     planned = [(offset, "DELIVERED", "PLANNED") for offset in (10, 11, 13, 14)]
     assert decided(changing, "tags") == sorted([*planned, (12, "DENIED", "TRACED")])
     assert decided(changing, "sql") == [*planned[:2], (12, "DELIVERED", "TRACED")]
+    same_filter = warehouse.open(changing.folder / "w").what_if("tags", tags="A || B")
+    assert 12 not in same_filter.gained.rows["queue_offset"].to_pylist()
     denied = f"0/12, available at {time_text(at)}, was uncertain and not delivered: its client traced only those around"
     received = (
         f"0/12 was uncertain, or comes once more, and was delivered: its client consumed it at {time_text(at + 2)}"
@@ -422,6 +424,8 @@ def test_traces_of_a_later_night_add_rows_to_what_was_decided(changing: GrowingB
     missed = ("missed", "--group", "tags", "--warehouse", changing.folder / "w", "--output", "-")
     rows = map(json.loads, changing.run(export, *missed).out.splitlines())
     assert [row["outcome"] for row in rows if row["queue_offset"] == 12] == ["DENIED"]
+    nothing = warehouse.open(changing.folder / "w").what_if("tags", tags="C")
+    assert sorted(nothing.lost.rows["queue_offset"].to_pylist()) == [10, 11, 13, 14]
     changing.grow()
     changing.night(changes_of(at))
     assert decided(changing, "sql").count((12, "DELIVERED", "TRACED")) == 1

@@ -90,8 +90,8 @@ def test_the_filter_of_another_group_gives_what_that_group_received(replayed: Re
 
 def test_what_a_group_has_yet_to_pull_is_neither_gained_nor_lost(replayed: Replayed) -> None:
     change = one(replayed("dev"), "cg_sql_offline_stays", ORDERS, "qty IS NOT NULL OR qty IS NULL")
-    assert change.kept + len(change.gained) == change.counts.scanned
-    assert change.counts.scanned + change.counts.pending == len(delivered("cg_all_orders", "client"))
+    assert change.kept + len(change.gained) == change.scanned
+    assert change.scanned + change.pending == len(delivered("cg_all_orders", "client"))
 
 
 @pytest.mark.parametrize("capture", ["small", "dev"])
@@ -410,4 +410,4 @@ def test_a_group_that_takes_everything_gains_what_it_pulled_by_a_slow_model(
         pulled = {pull.stored_at for pull in pulls}
         gained = change.gained.rows["store_timestamp"].to_pylist()
         assert (key, sorted(gained), change.kept) == (key, sorted(pulled - received), len(received))
-        assert (len(change.lost), change.counts.scanned) == (0, len(pulled))
+        assert (len(change.lost), change.scanned) == (0, len(pulled))

@@ -28,12 +28,12 @@ def above(level: int) -> MessageFilter:
 def changed(
     new: MessageFilter,
     received: Sequence[int],
-    dropped: Sequence[int] = (),
+    not_received: Sequence[int] = (),
     stored: tuple[int, int] = ALWAYS,
     **more: Any,
 ) -> ChangeEffect:
-    """The effect of a filter on a group that received some of the messages; its client's hooks dropped others."""
-    change = FilterChange(new, np.array(received, np.int64), np.array(dropped, np.int64), **more)
+    """The effect of a filter on a group that received some of the messages; it pulled others and did not get them."""
+    change = FilterChange(new, np.array(received, np.int64), np.array(not_received, np.int64), **more)
     (effect,) = FilterChanges([change], stored)([entries("T", MESSAGES)])
     return effect
 
@@ -55,12 +55,12 @@ def rows(effect: ChangeEffect) -> list[tuple[str, int]]:
 
 def against_in_force(effect: ChangeEffect) -> tuple[int, ...]:
     """What the change gains and loses against the filter in force, and what that one would gain and lose itself."""
-    counts = effect.counts
-    return counts.new_gains, counts.new_losses, counts.same_gains, counts.same_losses
+    against = effect.against_in_force
+    return against.gained, against.lost, against.same_gains, against.same_losses
 
 
 def test_what_the_clients_hooks_drop_is_not_gained() -> None:
-    result = changed(above(4), received=[7, 9], dropped=[8], in_force=above(6))
+    result = changed(above(4), received=[7, 9], not_received=[8], in_force=above(6))
     assert (rows(result), against_in_force(result)) == ([("gained", 5), ("gained", 6)], (2, 0, 0, 0))
 
 
