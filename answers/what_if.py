@@ -182,9 +182,9 @@ def what_if(
             raise UsageError(f"no message of the log has the topic {row.topic}{hint}")
     groups = {row.consumer_group for row in (*wanted, *ended)}
     before = {row.key: facts.as_consumed(row) for row in facts.in_force_of(groups)}
-    after = {**before, **{row.key: row for row in wanted}}
     pairs = [*((before.get(row.key), row) for row in wanted), *((row, None) for row in ended)]
     keys = [row.key for row in (*wanted, *ended)]
+    after = {key: row for key, row in before.items() if key not in keys} | {row.key: row for row in wanted}
     history = DeliveryHistory(facts, keys, period)
 
     def filter_of(row: SubscriptionRow | None, rows: Mapping[GroupTopic, SubscriptionRow]) -> MessageFilter | None:
