@@ -10,8 +10,9 @@
 5. What is not certain is added: a subscription that changed while the broker held a pull, clients that seem to
    disagree, pulls that a client may have lost. So are the journey through retry topics, and where the group began.
 
-Explainer does this for a message and a group, and gives an Explanation. :func:`why` is the answer for a user: it finds
-the messages, and explains each to each group. At the end, how an explanation is shown, and as JSON (docs/JSON.md).
+Explainer does this for a message and a group, and gives an Explanation. Why is the answer for a user: the messages that
+were asked for, each explained to each group (:func:`why_on_brokers`, :func:`why_at`, :func:`why_where`). At the end, how
+an explanation is shown, and as JSON (docs/JSON.md).
 """
 
 from __future__ import annotations
@@ -559,14 +560,16 @@ class Explainer:
             explanation = explanation.with_headline("; ".join(filter(None, [story, explanation.decision.headline])))
         explanation = self._with_misread_setting(explanation)
         explanation = self._with_clients(explanation)
+        return replace(explanation, uncertain=self._why_uncertain(explanation))
+
+    def _why_uncertain(self, explanation: Explanation) -> str | None:
+        """Why the explanation is not certain; None if it is. ``explanation.uncertain``: why its pull or pop is not.
+
+        The first that is there counts: a trace, which decides; clients that seem to disagree; the pull; other evidence.
+        """
         if trace := self._trace_of(explanation):
-            why = None if explanation.outcome is Outcome.DELIVERED else f"{trace}: the group received it"
-            return replace(explanation, uncertain=why)
-        if why := self._seems_uncertain(explanation):
-            return replace(explanation, uncertain=why)
-        if explanation.uncertain is None:
-            explanation = replace(explanation, uncertain=self._other_evidence(explanation))
-        return explanation
+            return None if explanation.outcome is Outcome.DELIVERED else f"{trace}: the group received it"
+        return self._seems_uncertain(explanation) or explanation.uncertain or self._other_evidence(explanation)
 
     def pull(self, message: StoredMessage, consumer_group: str) -> Pulled | None:
         """The pull that decides what became of a message without deliveries; None if the group did not pull it."""
