@@ -11,8 +11,8 @@
    disagree, pulls that a client may have lost. So are the journey through retry topics, and where the group began.
 
 Explainer does this for a message and a group, and gives an Explanation. Why is the answer for a user: the messages that
-were asked for, each explained to each group (:func:`why_on_brokers`, :func:`why_at`, :func:`why_where`). At the end, how
-an explanation is shown, and as JSON (docs/JSON.md).
+were asked for, each explained to each group (:func:`why_on_brokers`, :func:`why_at`, :func:`why_where`). At the end,
+how an explanation is shown, and as JSON (docs/JSON.md).
 """
 
 from __future__ import annotations
