@@ -51,7 +51,9 @@ class MessageFilter:
     @property
     def delivered(self) -> Predicate:
         """What the group gets, if no bit map stops it."""
-        return self.expression if self.tags is TRUE else And((self.tags, self.expression, self.client_tags))
+        if self.tags is TRUE and self.client_tags is TRUE:
+            return self.expression
+        return And((self.tags, self.expression, self.client_tags))
 
     @property
     def key(self) -> GroupTopic:
