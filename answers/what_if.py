@@ -312,7 +312,7 @@ def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only:
     is_known = facts.last.inputs.get(SUBSCRIPTION_FILE) == digest and not given.is_snapshot
     if given.is_snapshot:
         committed = {*tuples(filtered(facts.offsets, [within("committed", 0)]), "consumer_group", "topic")}
-        given = with_retry_topics(given, committed.__contains__)
+        given = with_retry_topics(given, facts.in_force, committed.__contains__)
     events = (
         facts.events if is_known else events_with_file(facts.events, given, facts.in_force, facts.end, filters_only)
     )

@@ -286,13 +286,17 @@ def _filter_events(entry: Any) -> list[SubscriptionEvent]:
 # What a file of subscriptions adds to the events known before: a snapshot its differences, a history its events.
 
 
-def with_retry_topics(snapshot: SubscriptionEvents, has_committed: Callable[[GroupTopic], bool]) -> SubscriptionEvents:
+def with_retry_topics(
+    snapshot: SubscriptionEvents, in_force: Iterable[SubscriptionRow], has_committed: Callable[[GroupTopic], bool]
+) -> SubscriptionEvents:
     """The snapshot, and what people leave out of a list: the retry topics of its groups.
 
     Clients that pull by themselves subscribe to none, and those that push to that of their group, with the tag ``*``
     (DefaultMQPushConsumerImpl.copySubscription). They commit an offset of it, which ``has_committed`` says of a group
-    and topic. It is subscribed to from the first event of the group on, until the group has left all topics.
+    and topic. It is subscribed to from the first event of the group on, until the group has left all topics. A retry
+    topic that is subscribed to already keeps its filter; ``in_force``: the subscriptions before the snapshot.
     """
+    filters = {row.key: row.filter for row in in_force if row.is_consuming}
     by_group: defaultdict[str, list[SubscriptionEvent]] = defaultdict(list)
     for event in snapshot.events:
         by_group[event.group].append(event)
@@ -302,7 +306,8 @@ def with_retry_topics(snapshot: SubscriptionEvents, has_committed: Callable[[Gro
         listed = [subscription["topic"] for event in events for subscription in event.subscriptions]
         if topic in listed or not has_committed((group, topic)):
             continue
-        subscription = new_subscription(topic, SUB_ALL, TAG, UNVERSIONED)
+        expression, type_, is_class = filters.get((group, topic), (SUB_ALL, TAG, False))
+        subscription = new_subscription(topic, expression, type_, UNVERSIONED, is_class)
         added.append(SubscriptionEvent(events[0].at, Operation.REGISTER, group, (subscription,)))
         if {event.topic for event in events if event.operation is Operation.UNREGISTER} >= {*listed}:
             added.append(SubscriptionEvent(events[-1].at, Operation.UNREGISTER, group, topic=topic))
@@ -314,9 +319,10 @@ def differences(
 ) -> tuple[SubscriptionEvent, ...]:
     """The events after ``since`` (ms) that lead from the subscriptions in force then to those of a snapshot.
 
-    ``filters_only``: the snapshot is a consumerFilter.json, which has no TAG subscriptions. A group that is not in the
-    snapshot has left the topic, unless a part of the snapshot could not be read. A retry topic need not be in it: the
-    clients of a group that stays subscribe to it by themselves. Events of the snapshot after ``since`` keep their time.
+    ``filters_only``: the snapshot is a consumerFilter.json, which has no TAG subscriptions: these stay. A group that is
+    not in the snapshot has left the topic, unless a part of the snapshot could not be read. A retry topic need not be
+    in it: the clients of a group that stays subscribe to it by themselves. Events of the snapshot after ``since`` keep
+    their time.
     """
     known = {row.key: row for row in in_force}
     registered: dict[GroupTopic, SubscriptionEvent] = {}
@@ -344,10 +350,14 @@ def differences(
         if is_consuming and key in left:
             events.append(left[key])
     staying = {group for group, _ in registered.keys() - left.keys()}
-    for key, row in known.items():
-        is_listed_type = not filters_only or not is_tag_type(row.expression_type)
-        stays = key in registered or (is_retry_topic(row.topic) and row.consumer_group in staying)
-        if row.is_consuming and not stays and is_listed_type and is_complete:
+    consuming = [row for row in known.values() if row.is_consuming]
+    if filters_only:
+        unlisted = [row for row in consuming if is_tag_type(row.expression_type) and not is_retry_topic(row.topic)]
+        staying |= {row.consumer_group for row in unlisted}
+    for row in consuming:
+        is_of_group = is_retry_topic(row.topic) or (filters_only and is_tag_type(row.expression_type))
+        stays = row.key in registered or (is_of_group and row.consumer_group in staying)
+        if not stays and is_complete:
             events.append(SubscriptionEvent(since + 1, Operation.UNREGISTER, row.consumer_group, topic=row.topic))
     return in_order(events)
 

@@ -87,11 +87,11 @@ def night_events(
         return NightEvents(applied, ())
     given, as_of = file.events, state.as_of
     if given.is_snapshot:
-        given = with_retry_topics(given, lambda key: key in committed or bool(state.offsets.committed(key)))
-    if given.is_snapshot and as_of is not None:
         # Without new messages, the end of the night stays, and the events of the last snapshot are later.
-        since = max([as_of, *(event.at for event in applied)])
+        since = max([as_of or 0, *(event.at for event in applied)])
         in_force = in_force_at(state.history(applied, broker, expressions), since)
+        given = with_retry_topics(given, in_force, lambda key: key in committed or bool(state.offsets.committed(key)))
+    if given.is_snapshot and as_of is not None:
         new = differences(given, in_force, since, file.filters_only)
         return NightEvents(in_order((*applied, *new)), new)
     later = later_events(applied, given)

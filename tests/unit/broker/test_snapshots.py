@@ -7,14 +7,14 @@ from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent, SubscriptionEvents
 from filtering.subscriptions.history import in_force_at, subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from schemas.subscription_files import differences
+from schemas.subscription_files import differences, with_retry_topics
 
 SINCE = 5_000
 LEFT = SubscriptionEvent(2_000, Operation.UNREGISTER, "cg", topic="T")
 
 
-def register(at: int, expression: str, version: int, type: str = "SQL92") -> SubscriptionEvent:
-    subscription = Subscription(topic="T", expression=expression, type=type, version=version)
+def register(at: int, expression: str, version: int, type: str = "SQL92", topic: str = "T") -> SubscriptionEvent:
+    subscription = Subscription(topic=topic, expression=expression, type=type, version=version)
     return SubscriptionEvent(at, Operation.REGISTER, "cg", (subscription,))
 
 
@@ -48,3 +48,23 @@ def test_its_expression_counts_although_clients_with_a_fast_clock_came_before() 
     ):
         last = history(*known, *new_events(known, register(1_000, "qty > 2", 7)))[-1]
         assert (last.valid_from, last.expression, last.filter_expression) == (SINCE + 1, "qty > 2", "qty > 2")
+
+
+def test_the_retry_topic_of_a_group_ends_with_its_last_filter() -> None:
+    """A consumerFilter.json has no TAG subscriptions, and loses a filter a day after the group has left."""
+    known = [register(1_000, "qty > 1", 7), register(1_000, "*", 7, "TAG", "%RETRY%cg")]
+    gone = new_events(known)
+    assert {(event.operation, event.topic) for event in gone} == {
+        (Operation.UNREGISTER, "T"), (Operation.UNREGISTER, "%RETRY%cg")
+    }  # fmt: skip
+    with_tags = [*known, register(1_000, "paid", 7, "TAG", "U")]
+    assert [event.topic for event in new_events(with_tags)] == ["T"]
+
+
+def test_a_retry_topic_that_no_list_names_keeps_its_filter() -> None:
+    """Such lists are typed, or made from a warehouse: nobody said that it changed."""
+    in_force = in_force_at(history(register(1_000, "qty > 1", 7), register(1_000, "a", 7, "TAG", "%RETRY%cg")), SINCE)
+    listed = SubscriptionEvents((register(1_000, "qty > 1", 7),), (), is_snapshot=True)
+    completed = with_retry_topics(listed, in_force, lambda key: True)
+    assert len(completed.events) == 2
+    assert differences(completed, in_force, SINCE, filters_only=False) == ()
