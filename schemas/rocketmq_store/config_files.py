@@ -244,9 +244,9 @@ def read_pop_groups(storage: Storage, before: PopGroups) -> PopGroups:
             )
             groups = replace(groups, set_to_pop=to_pop, set_to_pull=to_pull)
     with suppress(ConfigFileError, DatabaseError):
-        if (document := read_document(storage, GROUPS)) is not None:
-            table = fields(document.get("subscriptionGroupTable"))
-            configs = {group: config for group, config in table if isinstance(config, dict)}
+        table = (read_document(storage, GROUPS) or {}).get("subscriptionGroupTable")
+        if isinstance(table, dict):
+            configs = {group: config for group, config in table.items() if isinstance(config, dict)}
             times = {group: config.get("retryMaxTimes") for group, config in configs.items()}
             groups = replace(
                 groups,

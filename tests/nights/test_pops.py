@@ -890,12 +890,18 @@ def test_older_remoting_clients_never_give_a_message_up(broker: GrowingBroker, v
     assert [row["outcome"] for row in rows_of(broker.folder / "w", "deliveries")] == [outcome]
 
 
-@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize(
+    ("configuration", "is_known"),
+    [
+        ({"subscriptionGroupTable": {"g": {"retryMaxTimes": 16}}}, True), (None, False),
+        ({}, False), ({"subscriptionGroupTable": None}, False),
+    ],
+)  # fmt: skip
 def test_without_the_configuration_of_its_group_a_redelivery_may_be_given_up(
-    broker: GrowingBroker, is_known: bool
+    broker: GrowingBroker, configuration: dict[str, Any] | None, is_known: bool
 ) -> None:
-    if is_known:
-        configure(broker, "subscriptionGroup.json", {"subscriptionGroupTable": {"g": {"retryMaxTimes": 16}}})
+    if configuration is not None:
+        configure(broker, "subscriptionGroup.json", configuration)
     at = len(broker.log.data) + ATTEMPTS_AT
     retry = "%RETRY%g_T"
     broker.log.append(topic=retry, TAGS="A")
