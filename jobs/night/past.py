@@ -346,6 +346,10 @@ class PastOffsets:
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
 
+    def committed(self, entry: LedgerEntry) -> dict[GroupTopic, Offsets]:
+        """The committed offsets at the end of a night, by group and topic, then by queue id."""
+        return without_vanished(self._committed_up_to(entry.run), entry.inputs.get(NOT_COMMITTED, "[]"))
+
     def of(self, entry: LedgerEntry) -> BrokerOffsets:
         """The offsets at the end of a night."""
         read_queues = entry.read_queues
@@ -353,7 +357,7 @@ class PastOffsets:
             return BrokerOffsets(read_queues=read_queues, has_queue_ids=entry.has_queue_ids)  # it read a message log
         at, watched_to = entry.inputs.get(COMMITTED_AT), entry.inputs.get(WATCHED_TO)
         committed = BrokerOffsets(
-            without_vanished(self._committed_up_to(entry.run), entry.inputs.get(NOT_COMMITTED, "[]")),
+            self.committed(entry),
             int(at) if at else None,
             read_queues=read_queues,
             log_start=entry.log_start,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from filtering.consumption.offsets import BrokerOffsets
 from filtering.frozen import frozen
 from filtering.pops.modes import PopGroups
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night import Step
 from jobs.night.commit import Changes, commit, compact, next_run
@@ -191,11 +191,19 @@ class NightRunner:
         begins_anew = log_plan is not None and log_plan.cut == 0
         continued = BrokerState(()) if begins_anew else before
         given = seen_after_nights(inputs.subscriptions, continued, inputs.redo_from)
-        committed = inputs.snapshot.offsets.committed if inputs.snapshot is not None else ()
+        committed = self._committed(inputs, continued)
         events = night_events(continued, given, inputs.broker.config, self.expressions, committed)
         redo_from = redo_instant(inputs, continued, events)
         ledger_texts = inputs.ledger_texts(continued, events)
         return NightStart(inputs, before, continued, log_plan, events, redo_from, ledger_texts, is_compiled)
+
+    def _committed(self, inputs: NightInputs, state: BrokerState) -> Container[GroupTopic]:
+        """The groups and topics with offsets in the snapshot. Without a store, it is that of ingest."""
+        if inputs.snapshot is not None:
+            return inputs.snapshot.offsets.committed
+        if state.last is None or inputs.subscriptions is None or not inputs.subscriptions.events.is_snapshot:
+            return ()
+        return PastOffsets(self._changes(inputs.broker.name)).committed(state.last)
 
     def _night(
         self, start: NightStart, state: BrokerState, rest: PhysicalRange | None, ingested: IngestedLog, changes: Changes

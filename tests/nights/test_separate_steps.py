@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -112,6 +113,25 @@ def test_a_night_does_what_steps_have_left(run: Run, nights: Path, tmp_path: Pat
     steps.step(dispatch, 2)
     assert run(nightly, *living(2, steps.warehouse)).code == 0
     assert differing(steps.facts(), facts(nights / "2")) == []
+
+
+def test_a_list_after_ingest_names_what_it_names_to_nightly(run: Run, tmp_path: Path) -> None:
+    """The offsets of the store show which groups read their retry topics."""
+    broker = GrowingBroker(run, tmp_path)
+    broker.log.append(2, topic="%RETRY%cg")
+    broker.grow()
+    (tmp_path / "store" / "config").mkdir()
+    offsets = {"T@cg": {"0": 0}, "%RETRY%cg@cg": {"0": 0}}
+    (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    broker.night("- {group: cg, topic: T, tag: '*', consume_from: first}", name="list.yaml")
+    given = ("--warehouse", tmp_path / "steps", "--broker-config", tmp_path / "broker.conf")
+    for job, *more in (
+        (ingest, "--store", tmp_path / "store"), (register, "--subscriptions", tmp_path / "list.yaml"), (dispatch,),
+        (deliver,),
+    ):  # fmt: skip
+        assert run(job, *given, *more).code == 0
+    assert differing(facts(tmp_path / "steps"), facts(tmp_path / "w")) == []
+    assert len(list(rows_of(tmp_path / "steps", "deliveries"))) == 12
 
 
 def test_a_group_that_returns_gets_what_was_stored_while_it_was_away(run: Run, tmp_path: Path) -> None:
