@@ -117,6 +117,19 @@ class PopGroups:
             set_to_pop, values["retry_max_times"], in_order, set_to_pull, handed_out, restarted_at, configs_are_known
         )
 
+    @classmethod
+    def so_far(cls, text: str | None) -> PopGroups:
+        """What the snapshots before a night said. ``text``: that of the last one; None if there was none.
+
+        An older mqsieve did not write down whether it read config/subscriptionGroup.json: only what is listed shows it.
+        """
+        if text is None:
+            return NOTHING_READ
+        groups = cls.from_text(text)
+        if "configs_are_known" in json.loads(text):
+            return groups
+        return replace(groups, configs_are_known=bool(groups.retry_max_times or groups.in_order))
+
 
 @frozen
 class Pops:

@@ -12,7 +12,7 @@ from filtering.broker_config import BrokerConfig, changed_switches
 from filtering.consumption.plan import first_difference
 from filtering.counted import counted
 from filtering.frozen import frozen
-from filtering.pops.modes import NOTHING_READ, PopGroups
+from filtering.pops.modes import PopGroups
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import GroupTopic, InvalidSubscriptionEvent, SubscriptionEvent, event_line, in_order
 from filtering.subscriptions.history import in_force_at
@@ -193,8 +193,7 @@ class NightInputs:
             inputs |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             not_replayed = NotReplayed.in_store(self.snapshot.storage)
             # Which version clients have is not known: they count as of the broker's.
-            so_far = PopGroups.from_text(before[POP_GROUPS]) if POP_GROUPS in before else NOTHING_READ
-            pop_groups = read_pop_groups(self.snapshot.storage, so_far)
+            pop_groups = read_pop_groups(self.snapshot.storage, PopGroups.so_far(before.get(POP_GROUPS)))
             inputs[POP_GROUPS] = pop_groups.with_clients(self.broker.config.version).text
             not_replayed = not_replayed.with_broadcasting(named.broadcasting)
             at = self.snapshot.offsets.committed_at

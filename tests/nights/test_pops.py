@@ -31,6 +31,7 @@ from answers.report import pops_of
 from filtering.delivery import Outcome
 from filtering.delivery.pull_window import Reason
 from filtering.journey import JourneyStepKind
+from filtering.pops.modes import RETRY_MAX_TIMES, PopGroups
 from filtering.sql92 import EvaluationError, compile
 from jobs import audit, explain, inconsistency, lag, lint, maintain, nightly, what_if
 from schemas.delta.table_rows import one_of
@@ -913,6 +914,37 @@ def test_without_the_configuration_of_its_group_a_redelivery_may_be_given_up(
     place = ("--topic", retry, "--queue", 0, "--offset", 0)
     answer = broker.run(explain, "--warehouse", broker.folder / "w", "--group", "g", *place, "--json").out
     assert json.loads(answer)["uncertain"] == (None if is_known else Reason.CONFIG_NOT_KNOWN)
+
+
+@pytest.mark.parametrize("limit", [RETRY_MAX_TIMES, 3])
+def test_an_older_mqsieve_did_not_say_whether_it_read_the_configuration(
+    broker: GrowingBroker, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """It wrote down only what is not the default. What it decided stays."""
+    written: Any = vars(PopGroups)["text"]
+
+    def older_text(groups: PopGroups) -> str:
+        values = json.loads(written.fget(groups))
+        del values["configs_are_known"]
+        return json.dumps(values)
+
+    configure(broker, "subscriptionGroup.json", {"subscriptionGroupTable": {"g": {"retryMaxTimes": limit}}})
+    retry = "%RETRY%g_T"
+
+    def night() -> int:
+        at = len(broker.log.data) + ATTEMPTS_AT
+        broker.log.append(topic=retry, TAGS="A")
+        broker.log.data = broker.log.data[:at] + struct.pack(">i", 1) + broker.log.data[at + 4 :]
+        pop(broker, "g", len(broker.log.queues[retry, 0]) - 1, topic=retry)
+        broker.night([registered(BEFORE, "A")])
+        return uncertain_messages(broker)
+
+    with monkeypatch.context() as older:
+        older.setattr(PopGroups, "text", property(older_text))
+        assert night() == 0
+    (broker.folder / "store" / "config" / "subscriptionGroup.json").unlink()
+    assert night() == (limit == RETRY_MAX_TIMES)
+    assert broker.passes_audits()
 
 
 @pytest.mark.parametrize("retry_topic", ["%RETRY%g_T", "%RETRY%g+T"])
