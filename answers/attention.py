@@ -144,8 +144,8 @@ def _problems(
     """All problems but what is not replayed: first those of the whole night, then those of its groups."""
     begin = _night_before(facts, facts.last.run)
     misread = [Remark(RemarkCode.MISREAD_SETTING, text) for text in facts.last.misread_settings]
-    of_steps = [remark for entry in facts.entries if entry.run > begin for remark in entry.remarks]
-    for remark in dict.fromkeys([*of_steps, *misread]):
+    step_remarks = [remark for entry in facts.entries if entry.run > begin for remark in entry.remarks]
+    for remark in dict.fromkeys([*step_remarks, *misread]):
         yield Problem(remark.code, remark.text)
     in_force = facts.in_force
     in_quarantine = list(_in_quarantine(facts))

@@ -15,9 +15,7 @@ from functools import cache, partial
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from answers.facts import BrokerFacts
 from answers.pull_history import EntriesOfNights, Flags, NightsOfLog, WindowOfNight, popped_ranges, read_windows
@@ -263,7 +261,7 @@ class _ChangesOfTopic:
             )
 
 
-def _changed_rows(entries: Entries, flags: npt.NDArray[np.bool_]) -> list[pa.RecordBatch]:
+def _changed_rows(entries: Entries, flags: Flags) -> list[pa.RecordBatch]:
     """The flagged entries as rows of CHANGED; no batch if there are none."""
     if not flags.any():
         return []
@@ -322,7 +320,7 @@ class DeliveryHistory:
     def _with(self, key: GroupTopic, *outcomes: Outcome) -> Int64s:
         """The physical offsets of the messages with one of some outcomes: ascending, each once."""
         parts = [self._by_outcome[*key, outcome] for outcome in outcomes if (*key, outcome) in self._by_outcome]
-        return np.unique(np.concatenate(parts)) if parts else _NOTHING
+        return parts[0] if len(parts) == 1 else np.unique(np.concatenate([_NOTHING, *parts]))
 
     def _pulled(self, key: GroupTopic) -> PulledMessages:
         """What a group pulled of a topic. It counts as having pulled all of a queue in which it has no offset."""
@@ -370,7 +368,7 @@ _GroupTopicOutcome = tuple[str, str, str]
 
 def _by_outcome(
     facts: BrokerFacts, groups: set[str], topics: set[str], period: Period
-) -> dict[_GroupTopicOutcome, NDArray[np.int64]]:
+) -> dict[_GroupTopicOutcome, Int64s]:
     """By outcome, the physical offsets of what some groups received of some topics, or did not: ascending, each once.
 
     Read file by file: of a pair, only its offset stays in memory.
@@ -382,7 +380,7 @@ def _by_outcome(
     ]
     files = files_that_may_hold(facts.warehouse.files(DELIVERY_BLOCKS, facts.name), where)
     in_file = partial(_by_outcome_in_file, facts.warehouse.log(DELIVERY_BLOCKS).storage, where=where, groups=groups)
-    offsets: defaultdict[_GroupTopicOutcome, list[NDArray[np.int64]]] = defaultdict(list)
+    offsets: defaultdict[_GroupTopicOutcome, list[Int64s]] = defaultdict(list)
     for parts in run_in_threads([file.path for file in files], in_file):
         for key, part in parts:
             offsets[key].append(part)
@@ -391,7 +389,7 @@ def _by_outcome(
 
 def _by_outcome_in_file(
     storage: Storage, path: str, where: Where, groups: set[str]
-) -> list[tuple[_GroupTopicOutcome, NDArray[np.int64]]]:
+) -> list[tuple[_GroupTopicOutcome, Int64s]]:
     columns = ["topic", "messages", "commitlog_offset", "matches"]
     outcomes = Outcome.DELIVERED, *NOT_RECEIVED
     return [

@@ -250,7 +250,7 @@ class PullHistory:
     def __init__(self, facts: BrokerFacts, groups: Collection[str] | None) -> None:
         facts.check_has_windows()
         self._facts = facts
-        self._of_topic = cache(partial(_TopicHistory, facts, groups))
+        self._topic_history = cache(partial(_TopicHistory, facts, groups))
         self._covering = lru_cache(maxsize=64)(self._windows_at)
 
     def is_filtered(self, message: StoredMessage) -> bool:
@@ -280,7 +280,7 @@ class PullHistory:
 
     def start(self, group: str, topic: str, queue_id: int) -> Start | None:
         """Where and why a group began in a queue (:meth:`FirstStarts.start`)."""
-        return self._of_topic(topic).first_starts.start((group, topic, queue_id))
+        return self._topic_history(topic).first_starts.start((group, topic, queue_id))
 
     def covering(self, group: str, topic: str, entries: pa.Table) -> tuple[Sequence[Int64s], Flags]:
         """All that windows decide of entries of a topic, as columns of numbers. ``entries``: rows of CONSUMEQUEUE.
@@ -290,10 +290,10 @@ class PullHistory:
         one that pulled it may have filtered it.
         """
         names = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
-        of_nights = self._of_topic(topic).log.entries(*(entries[name].to_numpy() for name in names))
+        of_nights = self._topic_history(topic).log.entries(*(entries[name].to_numpy() for name in names))
         sets = np.zeros(len(entries), np.int64)
         is_at_change = np.zeros(len(entries), np.bool_)
-        for night, window in self._of_topic(topic).windows.get((group, topic), ()):
+        for night, window in self._topic_history(topic).windows.get((group, topic), ()):
             covered = of_nights.covered_by(night, window)
             if covered is not None:
                 is_at_change |= covered & (window.reason in BY_ANOTHER_FILTER)
@@ -302,7 +302,7 @@ class PullHistory:
 
     def instants(self, group: str, topic: str) -> set[int]:
         """Instants (ms) at which it may change what a pull of a message that is stored then depends on."""
-        windows = (window for _, window in self._of_topic(topic).windows.get((group, topic), ()))
+        windows = (window for _, window in self._topic_history(topic).windows.get((group, topic), ()))
         ends = {window.available_at for window in windows if window.available_at is not None}
         return ends.union(night.as_of or 0 for night in self._facts.nights)
 
@@ -314,12 +314,12 @@ class PullHistory:
         group, topic = key
         return [
             (night, window)
-            for night, window in self._of_topic(topic).windows_of(group, first)
+            for night, window in self._topic_history(topic).windows_of(group, first)
             if window.covers(*place) and is_about(window.kind, night, first, is_late)
         ]
 
     def _night_of(self, topic: str, commitlog_offset: int) -> tuple[int, bool]:
-        (night,), (is_late,) = self._of_topic(topic).log.nights(np.array([commitlog_offset]))
+        (night,), (is_late,) = self._topic_history(topic).log.nights(np.array([commitlog_offset]))
         return int(night), bool(is_late)
 
     def _pulled_at(self, night: int, window: PullWindow, message: StoredMessage) -> int:

@@ -238,14 +238,18 @@ class _NightPlanner:
 
     def _may_pop_in_order(self, key: GroupTopic) -> bool:
         """Whether a group, whose configuration is not known, pops in order or not at all: others are in the record."""
-        is_planned = (key[0], subscribed_topic(*key)) in self._pops.planned
-        return is_planned and bool(self._pops.recorded) and not self._pop_groups.configs_are_known
+        if self._pop_groups.configs_are_known or not self._pops.recorded:
+            return False
+        return (key[0], subscribed_topic(*key)) in self._pops.planned
 
     def _config_decides(self, key: GroupTopic) -> bool:
         """Whether it depends on the group's configuration, which is not known, if it gets what is planned."""
+        if self._may_pop_in_order(key):
+            return True
+        if self._pop_groups.knows_most_attempts(key[0]):
+            return False
         subscribed = key[0], subscribed_topic(*key)
-        is_redelivered = subscribed != key and subscribed in self._pops.planned
-        return self._may_pop_in_order(key) or (is_redelivered and not self._pop_groups.knows_most_attempts(key[0]))
+        return subscribed != key and subscribed in self._pops.planned
 
     def _timeline(self, key: GroupTopic, rows: Sequence[SubscriptionRow], filters: FiltersInForce) -> Timeline:
         offsets_at_mode_change = self._pops.offsets_at_mode_change.get(key, {})

@@ -322,9 +322,9 @@ class Night:
             return inputs
         storage = self.changes.warehouse.log(POP_RECORDS).storage
         paths = [file.path for file in new.result.files[POP_RECORDS.name]]
-        of_stored = [within("commitlog_offset", self.state.filtered_to, self._filters_to)]
+        in_stored_log = [within("commitlog_offset", self.state.filtered_to, self._filters_to)]
         read = read_rows(POP_RECORDS, storage, paths, RECORD, dictionaries=POP_RECORDS.dictionary_texts)
-        checkpoints, acknowledgements = by_kind(pa.concat_tables([read, read_records(self.changes, of_stored)]))
+        checkpoints, acknowledgements = by_kind(pa.concat_tables([read, read_records(self.changes, in_stored_log)]))
         popped = popped_times(filtered(checkpoints, [within("popped_at", self._as_of_before + 1)]))
         first_popped = {key: at for key, (at, _) in popped_times(checkpoints).items()}
         pop_modes = inputs.pop_modes

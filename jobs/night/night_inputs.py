@@ -91,9 +91,9 @@ def night_events(
         since = max([as_of or 0, *(event.at for event in applied)])
         in_force = in_force_at(state.history(applied, broker, expressions), since)
         given = with_retry_topics(given, in_force, lambda key: key in committed or bool(state.offsets.committed(key)))
-    if given.is_snapshot and as_of is not None:
-        new = differences(given, in_force, since, file.filters_only)
-        return NightEvents(in_order((*applied, *new)), new)
+        if as_of is not None:
+            new = differences(given, in_force, since, file.filters_only)
+            return NightEvents(in_order((*applied, *new)), new)
     later = later_events(applied, given)
     if later is not None:
         return NightEvents((*applied, *later), later)

@@ -410,19 +410,20 @@ def _version_2_database(storage: Storage) -> ConfigDatabase:
     Source: ConsumerOffsetManagerV2, TopicConfigManagerV2, SubscriptionGroupManagerV2, ConfigHelper.
     """
     database = Database(storage, VERSION_2)
+    tables = {OFFSETS: b"\1\0\1", TOPICS: b"\1\0\3", GROUPS: b"\1\0\4"}
     versions = {}
     offsets: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for path, table in ((OFFSETS, 1), (TOPICS, 3), (GROUPS, 4)):
-        for _, value in database.items(prefix=b"\1" + table.to_bytes(2, "big") + b"\1"):
+    for path, table in tables.items():
+        for _, value in database.items(prefix=table + b"\1"):
             versions[path] = {"timestamp": int.from_bytes(value[8:16], "big", signed=True)}
     topics, groups = (
         {
             key[6:].decode("utf-8", "replace"): _value(value[1:], database.name)
-            for key, value in database.items(prefix=b"\1" + table.to_bytes(2, "big") + b"\2")
+            for key, value in database.items(prefix=tables[path] + b"\2")
         }
-        for table in (3, 4)
+        for path in (TOPICS, GROUPS)
     )
-    for key, value in database.items(prefix=b"\1\0\1\2"):
+    for key, value in database.items(prefix=tables[OFFSETS] + b"\2"):
         group, end = _name_at(key, 4)
         topic, end = _name_at(key, end + 1)
         queue_id = int.from_bytes(key[end + 1 :], "big", signed=True)
